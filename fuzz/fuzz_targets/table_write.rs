@@ -47,6 +47,7 @@ fuzz_target!(|input: (u8, u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8
         filter_bits: choice >> 2 & 0xf,
         layout,
         purpose: Purpose::Flush,
+        leave: table::Leave::Nothing,
     };
     let mut writer = Writer::create(&medium, spec, &account).expect("a table");
     let trailer = Trailer::new(Seqno::new(5), EntryKind::Put);

@@ -32,6 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         codec: Codec::Lz4,
         level: 0,
         purpose: Purpose::Compaction,
+        leave: table::Leave::Nothing,
     };
     let mut writer = ValuesWriter::create(&copy, spec, &account).expect("memory");
     for (number, page) in (0..).zip(file.chunks_exact(PAGE_BYTES)) {

@@ -62,6 +62,7 @@ fn write(medium: &Arc<dyn Medium>, run: u64, overlap: &str, account: &Account) -
         filter_bits: table::FILTER_BITS_DEFAULT,
         layout: table::Layout::Sorted,
         purpose: Purpose::Flush,
+        leave: table::Leave::Nothing,
     };
     let mut rng = Rng::new(run);
     let (first, count) = numbers(overlap, run)?;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use base::{Charge, EntryKind, Error, Result, TableId, Trailer, broken_invariant, invariant};
 use media::Purpose;
-use table::{Bounds, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
+use table::{Bounds, Leave, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
 use crate::{
     Job, KeyRange, MergeOperator, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules,
@@ -452,6 +452,7 @@ fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
         filter_bits: job.output.filter_bits,
         layout: job.output.layout,
         purpose: Purpose::Compaction,
+        leave: Leave::HalfForDeletes,
     };
     let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
         store: job.store,
@@ -460,6 +461,7 @@ fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
         codec: job.output.codec,
         level: job.output.level,
         purpose: Purpose::Compaction,
+        leave: Leave::HalfForDeletes,
     });
     let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
     let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);

@@ -53,6 +53,12 @@ pub struct Listing {
     pub len: u64,
 }
 
+/// The most space that tables leave to deletes, bytes: several short segments of the log, and their flush.
+const DELETES_SPACE_BYTES: u64 = 256 << 10;
+
+/// At most this fraction of a device, as a divisor, is left to deletes.
+const DELETES_SPACE_FRACTION: u64 = 64;
+
 /// The capacity of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
@@ -60,6 +66,15 @@ pub struct Space {
     pub total: u64,
     /// Free space, bytes. Other users of the device share it.
     pub free: u64,
+}
+
+impl Space {
+    /// Free space that tables leave on the device, bytes: for the log's records of deletes and their flush,
+    /// with which a full device comes back.
+    #[must_use]
+    pub fn for_deletes(&self) -> u64 {
+        DELETES_SPACE_BYTES.min(self.total / DELETES_SPACE_FRACTION)
+    }
 }
 
 /// A storage device: a flat set of named files.

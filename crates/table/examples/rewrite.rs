@@ -168,6 +168,7 @@ fn write(
         filter_bits: FILTER_BITS_DEFAULT,
         layout: Layout::Sorted,
         purpose: Purpose::Compaction,
+        leave: terrace_table::Leave::Nothing,
     };
     let mut writer = Writer::create(medium, spec, &account)?;
     fill(&mut writer)?;

@@ -57,6 +57,7 @@ fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
         filter_bits: FILTER_BITS_DEFAULT,
         layout: Layout::Sorted,
         purpose,
+        leave: terrace_table::Leave::Nothing,
     };
     let mut rng = Rng::new(1);
     let entries = (TABLE_BYTES / (16 + value_bytes as u64)).min(1_000_000);

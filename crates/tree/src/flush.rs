@@ -15,13 +15,15 @@ use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{
-    Codec, EntryKind, KeyRange, Result, Seqno, TableId, Trailer, broken_invariant, invariant,
+    AFTER_EVERY_KEY, Codec, EntryKind, KeyRange, Result, Seqno, TableId, Trailer, broken_invariant,
+    invariant,
 };
+use bytes::Bytes;
 use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, ValueSeparator};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
 use table::{
-    Dictionaries, Dictionary, Fragment, RangeDeletes, Spec, Summary, Table, ValuesSpec,
+    Dictionaries, Dictionary, Fragment, Leave, RangeDeletes, Spec, Summary, Table, ValuesSpec,
     ValuesSummary, Writer,
 };
 
@@ -39,6 +41,8 @@ pub struct FlushJob {
     cursor: arena::Cursor,
     /// The memtable's range deletes.
     ranges: RangeDeletes,
+    /// The first key after everything that they may delete; `None` if that has no end.
+    deletable_end: Option<Bytes>,
     newer: NewerMemtables,
     /// The range deletes over the present key, newest first.
     covering: Vec<Seqno>,
@@ -134,7 +138,8 @@ impl FlushJob {
         let now_ms = env.timekeeper.trusted_now();
         let view = tree.view();
         // Merges that run meanwhile replace these tables by others within the same bounds.
-        let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
+        let older: Vec<_> = view.version.pieces().map(|piece| piece.range().clone()).collect();
+        let deletable_end = deletable_end(&memtable, &older);
         let rules = RetentionRules {
             horizon,
             now_ms,
@@ -156,6 +161,7 @@ impl FlushJob {
             below,
             cursor,
             ranges,
+            deletable_end,
             newer,
             covering: Vec::new(),
             now_ms,
@@ -220,6 +226,15 @@ impl FlushJob {
     fn add_ranges(&mut self, env: &TreeContext) -> Result<()> {
         let mut kept = Vec::new();
         for Fragment { start, end, seqnos } in self.ranges.iter() {
+            // A delete without an end would take a key of 64 KiB in several pages: much on a full device,
+            // and much to read.
+            let end = match &self.deletable_end {
+                Some(least) if **end == AFTER_EVERY_KEY[..] => {
+                    // A range delete of no stored key stays: transactions may have read that key.
+                    &least.clone().max(Bytes::from([start, &[0][..]].concat()))
+                }
+                _ => end,
+            };
             kept.clear();
             self.retention.range_deletes(start, Some(end), seqnos, &mut kept);
             if !kept.is_empty() {
@@ -310,6 +325,17 @@ impl FlushJob {
     }
 }
 
+/// The first key after those of `memtable` and of the `older` tables, which are all that its range deletes may
+/// delete; `None` if an older table has no end.
+fn deletable_end(memtable: &Memtable, older: &[KeyRange]) -> Option<Bytes> {
+    let mut cursor = memtable.map().cursor();
+    cursor.seek_last();
+    let last = cursor.valid().then(|| KeyRange::through(&[], cursor.key()));
+    let ends = older.iter().chain(&last).map(|range| range.end.clone());
+    // Without any key there is nothing to delete.
+    ends.reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).unwrap_or_else(|| Some(Bytes::new()))
+}
+
 impl Output {
     /// Adds a version that is kept. A long value goes to the value file.
     fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
@@ -353,6 +379,11 @@ impl Output {
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
         let options = self.tree.options(&*env.options);
+        let leave = match &env.log {
+            // Deletes wait for this flush.
+            Some(log) if log.has_deletes_on_full_device() => Leave::HalfForDeletes,
+            _ => Leave::ForDeletes,
+        };
         let dictionary = match options.codec {
             // A table without its dictionary is larger but correct, so a shortage is no failure.
             Codec::Zstd => self.dictionary(env, options.level).unwrap_or(None),
@@ -368,6 +399,7 @@ impl Output {
             filter_bits: self.tree.flush_filter_bits(self.memtable.bytes()),
             layout: self.tree.layout(self.memtable.bytes(), &KeyRange::all()),
             purpose: Purpose::Flush,
+            leave,
         };
         let values = ValuesSpec {
             store: spec.store,
@@ -376,6 +408,7 @@ impl Output {
             codec: spec.codec,
             level: spec.level,
             purpose: spec.purpose,
+            leave,
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
         let of_file = || WriteThrough::new(&env.cache);

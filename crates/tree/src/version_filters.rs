@@ -145,6 +145,7 @@ mod tests {
             filter_bits,
             layout: Layout::bins(keys.len() as u64 * 30, b"", None),
             purpose: Purpose::Flush,
+            leave: table::Leave::Nothing,
         };
         let mut writer = Writer::create(&medium, spec, &account).unwrap();
         let put = Trailer::new(Seqno::new(id), EntryKind::Put);

@@ -30,8 +30,9 @@ pub struct Options {
     pub floor: Seqno,
     /// How recovery treats damage to durable records.
     pub recover: Recover,
-    /// Bytes that a new segment must leave free on the device, but at most an eighth of the device. The
-    /// engine needs this space to flush the log's records, so that the log can be freed.
+    /// Bytes that a new segment must leave free on the device, but at most an eighth of the device, or what
+    /// the log then has if that is more. The engine needs this space to flush the log's records, so that the
+    /// log can be freed.
     pub leave_bytes: u64,
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,

@@ -21,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) has_resident: AtomicBool,
     /// Fewer segments are ready for moved records than are kept for them: those are made first.
     pub(crate) lacks_reserve: AtomicBool,
+    /// Deletes may have been taken while puts found no space. A hint: `Relaxed`.
+    pub(crate) has_deletes_on_full_device: AtomicBool,
 }
 
 /// The part of one lane. Only the caller that syncs advances the durable position, and only the leader
@@ -96,8 +98,14 @@ impl Shared {
     pub(crate) fn new(lanes: usize, stored: u64, next: u64) -> Arc<Self> {
         let (numbers, poison, growth) =
             (Numbers::new(lanes, stored, next), OnceLock::new(), GrowthListener::default());
-        let (has_resident, lacks_reserve) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { numbers, poison, growth, has_resident, lacks_reserve })
+        Arc::new(Self {
+            numbers,
+            poison,
+            growth,
+            has_resident: AtomicBool::new(false),
+            lacks_reserve: AtomicBool::new(false),
+            has_deletes_on_full_device: AtomicBool::new(true),
+        })
     }
 
     /// The first failure that made further writes unsafe.

@@ -10,23 +10,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use base::limits::PAGE_BYTES;
+use base::limits::{KEYSPACES_MAX, PAGE_BYTES};
 use base::{
     Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, broken_invariant,
-    format_bytes, invariant, limits::KEYSPACES_MAX,
+    format_bytes, invariant,
 };
-use media::{Access, File, Medium, Purpose};
+use media::{Access, File, Medium, Purpose, Space};
 use parking_lot::Mutex;
 
 use crate::header::{SegmentHeader, VERSION_FENCED, VERSION_GAPS, VERSION_PLAIN};
 use crate::name::segment_name;
 use crate::options::SEGMENT_BYTES_MIN;
+use crate::retention::Retention;
 use crate::shared::{LaneShared, count};
 
 /// Memory of one live segment, bytes: its pins, and room for its file and name.
 pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
 
-/// At most this fraction of a device, as a divisor, is left free.
+/// This fraction of a device, as a divisor, is left free, or as much as the log has if that is more.
 const LEAVE_FRACTION: u64 = 8;
 
 /// This fraction of a device with resident keyspaces, as a divisor, is left free for deletes: what they add
@@ -69,6 +70,7 @@ pub(crate) struct Supply {
     spec: SegmentSpec,
     account: Account,
     shared: Arc<LaneShared>,
+    retention: Arc<Retention>,
     /// Whether new segments may have Gaps. Changed only with `making` locked, from false to true.
     has_gaps: AtomicBool,
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
@@ -83,6 +85,16 @@ pub(crate) struct Supply {
     is_full: AtomicBool,
     /// Segments that stay ready for moved records.
     reserved: AtomicUsize,
+    /// What deletes took of the space that tables leave.
+    taken_by_deletes: Mutex<TakenByDeletes>,
+}
+
+/// Space that deletes took since the log last freed a segment.
+#[derive(Debug, Default)]
+struct TakenByDeletes {
+    bytes: u64,
+    /// Segments freed until then.
+    segments_freed: u64,
 }
 
 impl Supply {
@@ -92,18 +104,21 @@ impl Supply {
         next: u64,
         account: &Account,
         shared: &Arc<LaneShared>,
+        retention: &Arc<Retention>,
     ) -> Self {
         Self {
             medium: Arc::clone(medium),
             spec,
             account: account.clone(),
             shared: Arc::clone(shared),
+            retention: Arc::clone(retention),
             has_gaps: AtomicBool::new(spec.has_gaps || spec.is_fenced),
             making: Mutex::new(next),
             next_bytes: AtomicU64::new(spec.first_segment_bytes.min(spec.segment_bytes)),
             ready: Mutex::default(),
             is_full: AtomicBool::new(false),
             reserved: AtomicUsize::new(0),
+            taken_by_deletes: Mutex::default(),
         }
     }
 
@@ -258,7 +273,7 @@ impl Supply {
     /// A segment of at least `needed` bytes for deletes on a full device, which may take space that other
     /// segments leave free. For resident keyspaces that is all of it, in segments as long as possible: the
     /// collector frees whole ones. Otherwise half of it, in a short segment: flushes of deletes need little,
-    /// and free much.
+    /// and free much. If tables took that space, a part of what they leave.
     pub(crate) fn take_for_deletes(&self, needed: u64) -> Result<FreshSegment> {
         if self.leaves_for_deletes() {
             let taken = self.take_within(needed, self.reserved.load(Ordering::Relaxed), |_| Ok(()));
@@ -281,8 +296,22 @@ impl Supply {
         drop(ready);
         let capacity = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
         invariant!(capacity >= needed, "a short segment has room for its record");
-        self.check_free(capacity, self.spec.leave_bytes / 2, 2 * LEAVE_FRACTION)?;
+        let spare = self.check_free(capacity, self.spec.leave_bytes / 2, 2 * LEAVE_FRACTION);
+        spare.or_else(|_| self.take_left_by_tables(capacity))?;
         self.make(&mut next, capacity)
+    }
+
+    /// Takes `capacity` of the space that tables leave to deletes, unless the flush of what deletes took
+    /// before would then lack it.
+    fn take_left_by_tables(&self, capacity: u64) -> Result<()> {
+        let mut taken = self.taken_by_deletes.lock();
+        let segments_freed = self.shared.counters.segments_freed.load(Ordering::Relaxed);
+        if taken.segments_freed != segments_freed {
+            *taken = TakenByDeletes { bytes: 0, segments_freed };
+        }
+        self.check_left(capacity, |space| space.for_deletes() / 4 + taken.bytes)?;
+        taken.bytes += capacity;
+        Ok(())
     }
 
     /// The file of the next segment made ahead.
@@ -376,9 +405,21 @@ impl Supply {
     fn check_free_space(&self, capacity: u64) -> Result<()> {
         if self.leaves_for_deletes() {
             let least = self.spec.segment_bytes;
-            return self.check_left(capacity, |total| least.max(total / DELETES_FRACTION));
+            return self.check_left(capacity, |space| least.max(space.total / DELETES_FRACTION));
         }
-        self.check_free(capacity, self.spec.leave_bytes, LEAVE_FRACTION)
+        if self.spec.leave_bytes > 0 {
+            // The flush of what the log has by then fits.
+            let logged = self.retention.sealed().1 + self.shared.active_bytes() + capacity;
+            let most = self.spec.leave_bytes;
+            self.check_left(capacity, |space| {
+                most.min((space.total / LEAVE_FRACTION).max(logged))
+            })?;
+        }
+        let flag = &self.shared.log.has_deletes_on_full_device;
+        if flag.load(Ordering::Relaxed) {
+            flag.store(false, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Refuses a segment that would not leave `leave` bytes, or the `fraction`th part of the device.
@@ -386,14 +427,14 @@ impl Supply {
         if leave == 0 {
             return Ok(());
         }
-        self.check_left(capacity, |total| leave.min(total / fraction))
+        self.check_left(capacity, |space| leave.min(space.total / fraction))
     }
 
-    /// Refuses a segment that would not leave the bytes that `left` returns for the device's length.
-    fn check_left(&self, capacity: u64, left: impl Fn(u64) -> u64) -> Result<()> {
+    /// Refuses a segment that would not leave the bytes that `left` returns for the device's space.
+    fn check_left(&self, capacity: u64, left: impl Fn(Space) -> u64) -> Result<()> {
         let name = segment_name(self.spec.lane, SegmentId(0));
         let Some(space) = self.medium.space_for(&name)? else { return Ok(()) };
-        let least = capacity.saturating_add(left(space.total));
+        let least = capacity.saturating_add(left(space));
         if space.free >= least {
             return Ok(());
         }

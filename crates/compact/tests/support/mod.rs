@@ -207,6 +207,7 @@ pub fn write(
         filter_bits: 8,
         layout: Layout::Sorted,
         purpose: Purpose::Flush,
+        leave: table::Leave::Nothing,
     };
     let writer = Writer::create(medium, spec, &Account::unlimited("test")).unwrap();
     let mut writer = writer.summing_entries();

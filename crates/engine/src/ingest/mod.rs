@@ -20,7 +20,7 @@ use base::{
 };
 use compact::{RetainedVersion, ValueSeparator};
 use media::Purpose;
-use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Spec, Table, ValuesSpec, Writer};
+use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Leave, Spec, Table, ValuesSpec, Writer};
 use tree::Tree;
 
 use crate::EntryOptions;
@@ -302,6 +302,7 @@ fn create_separator(store: &Store, tree: &Tree, account: &Account) -> Result<Val
         codec: options.codec,
         level: options.level,
         purpose: Purpose::Ingest,
+        leave: Leave::ForDeletes,
     };
     let least = VALUE_APART_BYTES as u64;
     Ok(ValueSeparator::new(&store.medium, Some(spec), least, Vec::new(), account))
@@ -328,6 +329,7 @@ fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer>
         filter_bits: tree.table_options().filter_bits.unwrap_or(FILTER_BITS_DEFAULT),
         layout: Layout::Sorted,
         purpose: Purpose::Ingest,
+        leave: Leave::ForDeletes,
     };
     Writer::create(&store.medium, spec, account)
 }

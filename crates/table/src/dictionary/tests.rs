@@ -124,6 +124,7 @@ fn a_table_is_written_without_a_dictionary_if_memory_is_short() {
         layout: crate::Layout::Sorted,
         filter_bits: crate::FILTER_BITS_DEFAULT,
         purpose: Purpose::Flush,
+        leave: crate::Leave::Nothing,
     };
     for (cap, expected) in [(200 << 10, vec![]), (8 << 20, vec![DictionaryId(3)])] {
         account.set_cap(account.used() + cap);

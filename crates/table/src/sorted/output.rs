@@ -10,15 +10,21 @@ use std::sync::Arc;
 
 use arena::prefetch_all;
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
-use base::{Codec, DictionaryId, Error, PageSeed, Result, broken_invariant, invariant};
+use base::{
+    Codec, DictionaryId, Error, PageSeed, Result, broken_invariant, format_bytes, invariant,
+};
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
+use super::leave::Leave;
 use super::pieces::Pieces;
 use super::straddle::Marks;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, fold_digest, run_pages, seal_page};
 
 /// Pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
 pub(crate) const BUFFER_PAGES: usize = 128;
+
+/// Longer files, pages, leave space in any case.
+const SHORT_PAGES: u32 = 16;
 
 /// One buffer is filled while the other is written.
 const BUFFERS: usize = 2;
@@ -62,11 +68,19 @@ pub trait PageSink: Send {
     fn written(&mut self, first: u32, pages: &[u8]);
 }
 
+/// How a file is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writes {
+    pub(crate) purpose: Purpose,
+    pub(crate) leave: Leave,
+}
+
 /// A file that is being written.
 pub(crate) struct Output {
+    medium: Arc<dyn Medium>,
     file: Arc<dyn File>,
     queue: Box<dyn Queue>,
-    purpose: Purpose,
+    writes: Writes,
     seed: PageSeed,
     buffer_pages: usize,
     /// The buffer being filled, and the number of its sealed pages.
@@ -90,10 +104,10 @@ impl Output {
     /// Writes to a new file named `name`. Removes the file if no queue can be opened. The caller charged
     /// the [`memory`] of the buffers.
     pub(crate) fn create(
-        medium: &dyn Medium,
+        medium: &Arc<dyn Medium>,
         name: &str,
         seed: PageSeed,
-        purpose: Purpose,
+        writes: Writes,
         buffer_pages: usize,
     ) -> Result<Self> {
         let file = medium.create(name, Access::Direct, 0)?;
@@ -102,9 +116,10 @@ impl Output {
             let _ = medium.remove(name);
         })?;
         Ok(Self {
+            medium: Arc::clone(medium),
             file,
             queue,
-            purpose,
+            writes,
             seed,
             buffer_pages,
             buf: Buf::pages(buffer_pages),
@@ -208,6 +223,7 @@ impl Output {
 
     fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
         invariant!(buf.len() == pages * PAGE_BYTES, "a buffer is submitted with all of its pages");
+        self.check_space(buf.len() as u64)?;
         if let Some(sink) = &mut self.sink {
             sink.written(self.submitted, &buf);
         }
@@ -215,7 +231,7 @@ impl Output {
         let request = Request {
             file: Arc::clone(&self.file),
             op: Op::Write { at, buf },
-            purpose: self.purpose,
+            purpose: self.writes.purpose,
             token: at,
         };
         self.submitted += pages as u32;
@@ -226,6 +242,30 @@ impl Output {
         }
         // Starts the write without waiting for it.
         self.reap(0)
+    }
+
+    /// Lets a short file use all space of the device.
+    pub(crate) const fn may_fill_device(&mut self) {
+        if self.pages <= SHORT_PAGES {
+            self.writes.leave = Leave::Nothing;
+        }
+    }
+
+    /// Refuses to write `bytes` if that would leave too little space. A buffer in flight may count as free.
+    fn check_space(&self, bytes: u64) -> Result<()> {
+        if self.writes.leave == Leave::Nothing {
+            return Ok(());
+        }
+        let name = self.file.name();
+        let Some(space) = self.medium.space_for(name)? else { return Ok(()) };
+        let least = bytes.saturating_add(self.writes.leave.bytes(space));
+        if space.free >= least {
+            return Ok(());
+        }
+        Err(Error::no_space("table")
+            .at(name)
+            .expected(format_args!("{} free", format_bytes(least)))
+            .got(format_bytes(space.free)))
     }
 
     /// Takes back at least `least` written buffers.
@@ -259,6 +299,6 @@ impl Output {
             self.submitted == self.pages && self.queue.in_flight() == 0,
             "every page is written before its file is synced"
         );
-        self.file.sync(self.purpose)
+        self.file.sync(self.writes.purpose)
     }
 }

@@ -22,7 +22,8 @@ use media::{Medium, Purpose};
 use super::filter::FILTER_BITS_MAX;
 use super::hot::HotPages;
 use super::layout::{HASH_BYTES, Layout};
-use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output, PageSink};
+use super::leave::Leave;
+use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output, PageSink, Writes};
 use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, HashKeyField, Properties};
@@ -65,6 +66,8 @@ pub struct Spec {
     pub layout: Layout,
     /// The purpose of the writes.
     pub purpose: Purpose,
+    /// Free space that the writes leave on the device.
+    pub leave: Leave,
 }
 
 /// Writes one table. If dropped before it is finished, it removes the file, as far as it can.
@@ -146,7 +149,8 @@ impl Writer {
         }
         let name = file_name(spec.table);
         let seed = PageSeed::new(spec.store, spec.table);
-        let output = Output::create(&**medium, &name, seed, spec.purpose, BUFFER_PAGES)?;
+        let writes = Writes { purpose: spec.purpose, leave: spec.leave };
+        let output = Output::create(medium, &name, seed, writes, BUFFER_PAGES)?;
         Ok(Self {
             medium: Arc::clone(medium),
             name,
@@ -428,6 +432,9 @@ impl Writer {
                 || self.partitions.properties.first_key <= self.partitions.properties.last_key,
             "the first key of a table is not after its last"
         );
+        if self.partitions.tally.deletes == self.partitions.tally.entries {
+            self.partitions.output.may_fill_device();
+        }
         let summary = self.partitions.finish()?;
         invariant!(
             summary.properties.superseded <= summary.properties.entries,

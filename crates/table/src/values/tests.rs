@@ -16,7 +16,15 @@ const FILE: TableId = TableId(9);
 
 fn spec(codec: Codec) -> ValuesSpec {
     let (keyspace, purpose) = (KeyspaceId(3), Purpose::Flush);
-    ValuesSpec { store: STORE, file: FILE, keyspace, codec, level: 1, purpose }
+    ValuesSpec {
+        store: STORE,
+        file: FILE,
+        keyspace,
+        codec,
+        level: 1,
+        purpose,
+        leave: crate::Leave::Nothing,
+    }
 }
 
 fn codecs() -> &'static [Codec] {

@@ -21,7 +21,8 @@ use crate::Pointer;
 use crate::codec::{Compressor, lz4};
 use crate::name::values_file_name;
 use crate::page::{PageKind, run_pages};
-use crate::sorted::output::{Output, PageSink, Section, memory};
+use crate::sorted::Leave;
+use crate::sorted::output::{Output, PageSink, Section, Writes, memory};
 use crate::sorted::pieces::Pieces;
 
 /// Pages of one buffer: a flush has little memory besides that of a table's writer.
@@ -48,6 +49,8 @@ pub struct ValuesSpec {
     pub level: i32,
     /// The purpose of the writes.
     pub purpose: Purpose,
+    /// Free space that the writes leave on the device.
+    pub leave: Leave,
 }
 
 /// Summary of a finished value file, for the manifest.
@@ -105,7 +108,8 @@ impl ValuesWriter {
         let spec = ValuesSpec { codec, ..spec };
         let name = values_file_name(spec.file);
         let seed = PageSeed::new(spec.store, spec.file);
-        let output = Output::create(&**medium, &name, seed, spec.purpose, BUFFER_PAGES)?;
+        let writes = Writes { purpose: spec.purpose, leave: spec.leave };
+        let output = Output::create(medium, &name, seed, writes, BUFFER_PAGES)?;
         Ok(Self {
             medium: Arc::clone(medium),
             spec,

@@ -11,7 +11,7 @@ use media::{FileMedium, FileOptions, Medium, MemoryMedium};
 use terracedb::tools::{Backup, CheckpointOptions, LogConfig};
 use terracedb::{Db, KeyspaceOptions, WriteBatch};
 
-use crate::common::{MEMORY, Model, Views, assert_same, fill, memory};
+use crate::common::{MEMORY, Model, Views, assert_same, fill, memory, until};
 
 /// Numbers that the writer may write in each round of readers.
 const ROUND_NUMBERS: u64 = 1000;
@@ -152,7 +152,11 @@ fn a_reader_answers_from_files_that_the_writer_removed() {
     keyspace.delete_range::<&str>(..).unwrap();
     db.compact().unwrap();
     db.wait_until_settled().unwrap();
-    assert!(names(dir.path()).intersection(&before).count() < before.len() / 2, "files are gone");
+    // They are removed in the background.
+    until("half of the files are gone", || {
+        let left = names(dir.path()).intersection(&before).count();
+        (left < before.len() / 2).then_some(())
+    });
     assert_eq!(keyspace.iter().unwrap().count(), 0);
     let read = reader.keyspace("k").unwrap();
     assert_eq!(read.get("long").unwrap().unwrap().len(), 100 << 10);

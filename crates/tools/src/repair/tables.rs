@@ -187,6 +187,7 @@ impl Salvager {
             filter_bits: FILTER_BITS_DEFAULT,
             layout,
             purpose: Purpose::Scrub,
+            leave: table::Leave::Nothing,
         };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
         writer.keys_are(&form);

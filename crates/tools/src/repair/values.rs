@@ -233,7 +233,15 @@ impl Salvager {
     fn values_writer(&self, file: TableId, keyspace: KeyspaceId) -> Result<ValuesWriter> {
         let (store, purpose) = (self.store, Purpose::Scrub);
         // Copied values stay compressed as they are.
-        let spec = ValuesSpec { store, file, keyspace, codec: Codec::None, level: 0, purpose };
+        let spec = ValuesSpec {
+            store,
+            file,
+            keyspace,
+            codec: Codec::None,
+            level: 0,
+            purpose,
+            leave: table::Leave::Nothing,
+        };
         ValuesWriter::create(&self.medium, spec, &self.account)
     }
 }

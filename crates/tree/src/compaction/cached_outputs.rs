@@ -176,6 +176,7 @@ mod tests {
             filter_bits: 10,
             layout: Layout::Sorted,
             purpose: Purpose::Flush,
+            leave: table::Leave::Nothing,
         };
         let mut writer = Writer::create(&medium, spec, &Account::unlimited("test")).unwrap();
         let pages = Arc::new(Mutex::new(Vec::new()));

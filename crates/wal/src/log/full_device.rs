@@ -32,8 +32,12 @@ impl Log {
             appended.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
         };
         if !is_refused(&appended) {
+            if appended.is_ok() && self.lanes.iter().any(|lane| lane.supply.is_full()) {
+                self.note_delete_on_full_device();
+            }
             return appended;
         }
+        self.note_delete_on_full_device();
         self.after_reserve(|| self.begin_short())?;
         let (home, lanes) = (self.home(), self.writers_lanes().max(1));
         for step in 0..lanes {
@@ -50,6 +54,16 @@ impl Log {
             }
         }
         appended
+    }
+
+    fn note_delete_on_full_device(&self) {
+        self.shared.has_deletes_on_full_device.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether deletes may have been taken since the device last had space for puts.
+    #[must_use]
+    pub fn has_deletes_on_full_device(&self) -> bool {
+        self.shared.has_deletes_on_full_device.load(Ordering::Relaxed)
     }
 }
 

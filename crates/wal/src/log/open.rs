@@ -150,7 +150,14 @@ impl Opening {
             is_fenced: is_appended && self.options.is_fenced,
         };
         let id = self.next_segment(&chain)?;
-        let supply = Supply::new(&self.source.medium, spec, id, &self.source.account, shared);
+        let supply = Supply::new(
+            &self.source.medium,
+            spec,
+            id,
+            &self.source.account,
+            shared,
+            &self.retention,
+        );
         let (lane, sequence, is_torn) = (chain.lane, chain.sequence(), chain.torn().is_some());
         for summary in self.options.summaries.iter().filter(|it| it.lane == lane) {
             let charge = self.source.account.charge(SEGMENT_MEMORY)?;

@@ -25,7 +25,7 @@ fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
         has_gaps: false,
         is_fenced: false,
     };
-    let supply = Supply::new(medium, spec, 1, &account, &shared);
+    let supply = Supply::new(medium, spec, 1, &account, &shared, &Arc::default());
     // Lanes share the counter of seqnos; the test sets each record's seqno.
     let mut writer = Lane::new(lane, supply, shared, &retention, 0);
     writer.rotate(0).unwrap();

@@ -108,3 +108,36 @@ fn a_check_reads_around_a_bad_sector() {
     let lost = model.len() as u64 - report.entries;
     assert!((1..10).contains(&lost), "{lost}");
 }
+
+/// Of 300 KiB that are free, a table of 200 KiB with values may take what it does not leave to deletes; a
+/// table of deletes alone may take all.
+#[test]
+fn a_table_leaves_space_to_deletes() {
+    let write_with = |leave: Leave, entries: u32, value: Option<usize>| {
+        let (device, medium) = faulty(3);
+        device.set_capacity(Some(16 << 20));
+        let other = medium.create("other", media::Access::Bytes, 0).unwrap();
+        other.set_len((16 << 20) - (300 << 10)).unwrap();
+        let mut model = Model::new();
+        for number in 0..entries {
+            let kind = if value.is_some() { EntryKind::Put } else { EntryKind::Delete };
+            let trailer = Trailer::new(Seqno::new(1), kind);
+            let mut bytes = vec![0; value.unwrap_or(0)];
+            Rng::new(number.into()).fill(&mut bytes);
+            model.insert((number.to_be_bytes().to_vec(), Reverse(trailer)), bytes);
+        }
+        let written =
+            write(&medium, Spec { leave, ..spec(Codec::Lz4) }, &model, &Account::unlimited("test"));
+        if written.is_err() {
+            assert_eq!(medium.list().unwrap().len(), 1, "nothing but the other file is left");
+        }
+        written.map(|summary| summary.file_bytes).map_err(|error| error.kind())
+    };
+    let bytes = write_with(Leave::Nothing, 180, Some(1000)).unwrap();
+    assert!((170 << 10..250 << 10).contains(&bytes), "{bytes}");
+    assert_eq!(write_with(Leave::ForDeletes, 180, Some(1000)), Err(ErrorKind::NoSpace));
+    assert_eq!(write_with(Leave::HalfForDeletes, 180, Some(1000)), Err(ErrorKind::NoSpace));
+    assert!(write_with(Leave::HalfForDeletes, 100, Some(1000)).is_ok());
+    assert_eq!(write_with(Leave::ForDeletes, 100, Some(1000)), Err(ErrorKind::NoSpace));
+    assert!(write_with(Leave::ForDeletes, 180, None).is_ok());
+}

@@ -50,6 +50,7 @@ pub(super) fn spec(codec: Codec) -> Spec {
         filter_bits: FILTER_BITS_DEFAULT,
         layout: Layout::Sorted,
         purpose: Purpose::Flush,
+        leave: Leave::Nothing,
     }
 }
 
