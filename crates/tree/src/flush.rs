@@ -325,8 +325,8 @@ impl FlushJob {
     }
 }
 
-/// The first key after those of `memtable` and of the `older` tables, which are all that its range deletes may
-/// delete; `None` if an older table has no end.
+/// The first key after those of `memtable` and of the `older` tables: its range deletes can delete no others.
+/// `None` if an older table has no end.
 fn deletable_end(memtable: &Memtable, older: &[KeyRange]) -> Option<Bytes> {
     let mut cursor = memtable.map().cursor();
     cursor.seek_last();
