@@ -112,7 +112,6 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let is_flagged = |number: u8| args.database.iter().any(|(flagged, _)| *flagged == number);
     let set = settings.databases.iter();
     databases.extend(set.filter(|(number, _)| !is_flagged(*number)).cloned());
-    let db = store.open(true)?;
     let config = ServerConfig {
         unix_socket: args.unix_socket.clone().or_else(|| settings.unix_socket.clone()),
         admin: args.admin.or(settings.admin),
@@ -135,10 +134,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         threads: args.threads.unwrap_or(defaults.threads),
         ..defaults
     };
-    serve(db, config, |address| {
-        let mut out = std::io::stdout();
-        // A supervisor that does not read the line misses it; clients can connect all the same.
-        let _ = writeln!(out, "ready: {address}").and_then(|()| out.flush());
-    })?;
+    serve(
+        || store.open(true),
+        config,
+        |address| {
+            let mut out = std::io::stdout();
+            // A supervisor that does not read the line misses it; clients can connect all the same.
+            let _ = writeln!(out, "ready: {address}").and_then(|()| out.flush());
+        },
+    )?;
     Ok(Outcome::Done)
 }

@@ -44,13 +44,18 @@ fn failed(object: &'static str, error: io::Error) -> Error {
     Error::io("open", object, error)
 }
 
-/// Serves `db` until a signal or SHUTDOWN ends the server, then closes it. Calls `ready` with the address
-/// of the clients' socket once they can connect.
+/// Serves the store that `open` opens until a signal or SHUTDOWN ends the server, then closes it. Calls `ready`
+/// with the address of the clients' socket once they can connect. `open` is called once all sockets are open:
+/// a server that cannot start creates no store.
 ///
 /// # Errors
 /// `Io` if a socket cannot be opened; `Invalid` if it would be open to other machines without a password;
 /// those of the store.
-pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+pub fn serve(
+    open: impl FnOnce() -> Result<Db>,
+    config: Config,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<()> {
     let users = users(&config)?;
     check(&config, &users)?;
     let tls = config.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
@@ -66,7 +71,7 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     let clients_max = clients_within_file_limit(config.clients_max);
     let config = Config { listen: address, clients_max, ..config };
     let threads = config.threads.max(1);
-    let keys = Keys::open(db, &config.databases)?;
+    let keys = Keys::open(open()?, &config.databases)?;
     let account = keys.account.clone();
     let shared = Arc::new(Shared::new(config, keys, users));
     let served = std::thread::scope(|scope| {

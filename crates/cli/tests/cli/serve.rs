@@ -100,6 +100,11 @@ fn a_password_is_asked_for_and_other_machines_need_one() {
     let other = scratch.arg("other");
     let open = ["serve", "--data", &other, "--listen", "0.0.0.0:0", "--memory", "64MiB"];
     assert!(terrace(&open).bad(2).contains("a loopback address, or a password"));
+    assert!(!scratch.path("other").exists(), "a server that cannot start creates no store");
+    let taken = server.address.clone();
+    let open = ["serve", "--data", &other, "--listen", &taken, "--memory", "64MiB"];
+    assert!(terrace(&open).bad(1).contains("client socket"));
+    assert!(!scratch.path("other").exists(), "nor does one whose address is taken");
 }
 
 /// What breaks the protocol ends that connection with an error, and no other.

@@ -174,6 +174,23 @@ pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: 
     })
 }
 
+/// The likely output of merging `runs` in the column, bytes, if each tombstone deletes a version of an average
+/// length: deletes are planned although their inputs would not fit on the device a second time. If they
+/// delete less, the merge fails for lack of space, and frees nothing.
+pub(super) fn output_bytes(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> u64 {
+    let cells = column.within(runs);
+    let inputs: u64 = cells.iter().map(|cell| cell.bytes).sum();
+    if cells.len() < 2 || cells.len() < column.cells.len() {
+        return inputs;
+    }
+    let share = share_of(column, runs, |piece| match is_below_readers(layout, piece) {
+        true => piece.file.deletes as f64,
+        false => 0.0,
+    });
+    let deleted = if share < 0.5 { share / (1.0 - share) } else { 1.0 };
+    (inputs as f64 * (1.0 - deleted)) as u64
+}
+
 /// Whether no reader needs what the tombstones of `piece` hide.
 fn is_below_readers(layout: &TreeLayout<'_>, piece: &Piece) -> bool {
     piece.file.seqno_max <= layout.summary.readers.oldest()

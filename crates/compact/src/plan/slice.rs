@@ -1,14 +1,14 @@
 //! Turns a candidate into a merge: one slice of a series, no larger than the free space allows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use base::{RunId, invariant};
+use base::{RunId, TableId, invariant};
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
 use super::candidate::{
-    Candidate, deletes_share, deletes_share_max, gain, is_reducible, manual_runs,
+    Candidate, deletes_share, deletes_share_max, gain, is_reducible, manual_runs, output_bytes,
 };
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
@@ -45,8 +45,7 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
     from += region.iter().position(is_used)?;
-    let room = layout.room();
-    let most = layout.slice_bytes.min(room);
+    let most = layout.slice_bytes.min(layout.room());
     let slice = first_slice(columns, from..to, candidate.runs, most, is_due)?;
     let runs = include_small_older_runs(layout, columns.get(slice.clone())?, candidate.runs);
     // Cut again: the slice must not exceed the columns that were found free for all of `runs`.
@@ -57,8 +56,11 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     );
     let slice = include_whole_pointer_tables(columns, runs, slice, most);
     // The slice has at least one column; if even that has no room, there is no merge.
-    let inputs = columns.get(slice.clone())?.iter().map(|column| input_bytes(column, runs));
-    if inputs.sum::<u64>() > room {
+    let region = columns.get(slice.clone())?;
+    let inputs: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
+    let outputs: u64 = region.iter().map(|column| output_bytes(layout, column, runs)).sum();
+    let frees = outputs.min(cut_bytes(region, runs)) <= inputs / 4 * 3;
+    if outputs > if frees { layout.room_to_free() } else { layout.room() } {
         return None;
     }
     build_merge(layout, candidate.reason, runs, slice)
@@ -188,6 +190,18 @@ fn include_whole_pointer_tables(
         end += 1;
     }
     from..end
+}
+
+/// Input bytes of files that the slice `region` cuts: merging it does not free them.
+fn cut_bytes(region: &[Column<'_>], runs: Runs) -> u64 {
+    let mut files: BTreeMap<TableId, (u64, u64)> = BTreeMap::new();
+    for cell in region.iter().flat_map(|column| column.within(runs)) {
+        let file = &cell.piece.file;
+        files.entry(file.id).or_insert((0, file.bytes)).0 += cell.bytes;
+    }
+    // The metadata of a file is in no cell.
+    let cut = files.into_values().filter(|(inside, bytes)| *inside < bytes / 10 * 9);
+    cut.map(|(inside, _)| inside).sum()
 }
 
 fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
@@ -353,6 +367,43 @@ mod tests {
         let job = paired(&two_columns(100)).unwrap();
         assert_eq!((&*job.first, job.bytes), (&b"a"[..], 50));
         assert_eq!(paired(&two_columns(64)), None);
+    }
+
+    /// A column of 90 bytes with 100 keys, of which a newer table of 10 bytes deletes `deletes`.
+    fn deleted(deletes: u64, free: u64) -> Summary {
+        let counted = |mut piece: Piece, entries, deletes| {
+            let file = std::sync::Arc::make_mut(&mut piece.file);
+            (file.entries, file.deletes) = (entries, deletes);
+            vec![piece]
+        };
+        let newer = counted(table(5, 0, "a", "c", 10), deletes.max(1), deletes);
+        let older = counted(table(1, 1, "a", "c", 90), 100, 0);
+        Summary { free_bytes: Some(free), ..tree(vec![newer, older]) }
+    }
+
+    #[test]
+    fn a_merge_needs_space_for_what_deletes_leave() {
+        let whole = Runs { newest: 0, oldest: 1 };
+        let is_merged = |deletes, free| {
+            let summary = deleted(deletes, free);
+            space_merge(&TreeLayout::new(&summary, &Options::default()), whole).is_some()
+        };
+        assert!(is_merged(0, 200) && !is_merged(0, 100));
+        // Half of the keys are left, and the tombstones go.
+        assert!(is_merged(50, 100) && !is_merged(50, 40));
+        assert!(is_merged(100, 4));
+    }
+
+    #[test]
+    fn files_that_a_slice_cuts_are_counted_as_not_freed() {
+        let newer = vec![table(5, 0, "a", "p", 50)];
+        let older = vec![table(1, 1, "a", "c", 40), table(2, 1, "m", "p", 60)];
+        let (summary, options) = (tree(vec![newer, older]), Options::default());
+        let layout = TreeLayout::new(&summary, &options);
+        let whole = Runs { newest: 0, oldest: 1 };
+        assert_eq!(cut_bytes(&layout.columns.all, whole), 0);
+        let one = cut_bytes(&layout.columns.all[..1], whole);
+        assert!((1..50).contains(&one), "{one} of 50 bytes");
     }
 
     #[test]

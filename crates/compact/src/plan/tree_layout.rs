@@ -122,7 +122,11 @@ impl<'a> TreeLayout<'a> {
     pub(super) fn room(&self) -> u64 {
         // Reserved for flushes and a log segment.
         let flushes = if self.summary.free_bytes.is_some() { 4 } else { 0 };
-        self.free().saturating_sub(self.summary.unit_bytes.saturating_mul(flushes))
+        let beside_flushes = self.summary.unit_bytes.saturating_mul(flushes);
+        let room = self.free().saturating_sub(beside_flushes);
+        // Half of the free space has room for all tables once more.
+        let tables: u64 = self.run_bytes.iter().sum();
+        room.max(if tables <= self.free() / 2 { tables } else { 0 })
     }
 
     /// As [`Self::room`], for a job that frees more than it writes: at least three quarters of the free

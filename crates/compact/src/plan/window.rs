@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use base::invariant;
 
-use super::candidate::{is_reducible, reclaimed};
+use super::candidate::{is_reducible, output_bytes, reclaimed};
 use super::columns::{Column, Runs};
 use super::tree_layout::TreeLayout;
 
@@ -26,7 +26,7 @@ pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ra
     let runs_max = layout.options.runs_max.max(2);
     let all = &layout.columns.all;
     let worth = |column: &Column<'_>| {
-        let is_part = column.is_free(whole) && column.bytes() <= room;
+        let is_part = column.is_free(whole) && output_bytes(layout, column, whole) <= room;
         is_part.then(|| CostBenefit::of(layout, column, runs_max))
     };
     let columns: Vec<Option<CostBenefit>> = all.iter().map(worth).collect();

@@ -343,6 +343,31 @@ fn comes_back_by_deleting(options: &KeyspaceOptions, megabytes: u64, bytes: usiz
     }
 }
 
+/// As [`comes_back_by_deleting`], key by key.
+fn comes_back_by_deleting_keys(megabytes: u64, bytes: usize) {
+    let device = Arc::new(Faulty::new(megabytes));
+    device.set_capacity(Some(megabytes << 20));
+    let stepped = Stepped::new(megabytes);
+    let db = stepped.on(Arc::clone(&device) as _).open().unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    let mut first = 0;
+    for round in 0..3 {
+        let what = format!("{megabytes} MiB, values of {bytes} B, round {round}");
+        let taken = fill(&keyspace, &stepped, bytes);
+        println!("{what}: {taken}");
+        first = first.max(taken);
+        assert!(
+            taken > 0 && u64::from(taken) >= u64::from(first) * 3 / 4,
+            "{what}: {taken} of {first}"
+        );
+        for number in 0..taken {
+            within_a_minute(&stepped, &what, || keyspace.delete(number.to_be_bytes()));
+        }
+        assert!(keyspace.entries().unwrap().next().is_none());
+        within_a_minute(&stepped, &what, || db.compact());
+    }
+}
+
 const SIZES: [(u64, usize); 5] =
     [(20, 1_500_000), (26, 100_000), (30, 3_000), (37, 1_500_000), (48, 100_000)];
 
@@ -352,6 +377,13 @@ fn a_full_device_of_any_size_comes_back_by_deleting() {
         for reopened in [false, true] {
             comes_back_by_deleting(&KeyspaceOptions::new(), megabytes, bytes, reopened);
         }
+    }
+}
+
+#[test]
+fn a_full_device_of_any_size_comes_back_by_deleting_keys() {
+    for (megabytes, bytes) in SIZES {
+        comes_back_by_deleting_keys(megabytes, bytes);
     }
 }
 
