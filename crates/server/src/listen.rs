@@ -44,9 +44,9 @@ fn failed(object: &'static str, error: io::Error) -> Error {
     Error::io("open", object, error)
 }
 
-/// Serves the store that `open` opens until a signal or SHUTDOWN ends the server, then closes it. Calls `ready`
-/// with the address of the clients' socket once they can connect. `open` is called once all sockets are open:
-/// a server that cannot start creates no store.
+/// Serves the store that `open` opens until a signal or SHUTDOWN ends the server, then closes it. Calls
+/// `ready` with the address of the clients' socket once they can connect. `open` is called once all sockets
+/// are open: a server that cannot start creates no store.
 ///
 /// # Errors
 /// `Io` if a socket cannot be opened; `Invalid` if it would be open to other machines without a password;

@@ -103,7 +103,7 @@ fn a_password_is_asked_for_and_other_machines_need_one() {
     assert!(!scratch.path("other").exists(), "a server that cannot start creates no store");
     let taken = server.address.clone();
     let open = ["serve", "--data", &other, "--listen", &taken, "--memory", "64MiB"];
-    assert!(terrace(&open).bad(1).contains("client socket"));
+    assert!(terrace(&open).bad(2).contains("client socket"));
     assert!(!scratch.path("other").exists(), "nor does one whose address is taken");
 }
 

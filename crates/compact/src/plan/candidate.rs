@@ -174,7 +174,7 @@ pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: 
     })
 }
 
-/// The likely output of merging `runs` in the column, bytes, if each tombstone deletes a version of an average
+/// The likely output of merging `runs` in the column, bytes, if each tombstone deletes a version of average
 /// length: deletes are planned although their inputs would not fit on the device a second time. If they
 /// delete less, the merge fails for lack of space, and frees nothing.
 pub(super) fn output_bytes(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> u64 {
