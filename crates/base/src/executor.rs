@@ -81,7 +81,7 @@ impl TaskHandle {
             if executor.help() {
                 continue;
             }
-            let mut run = self.task.run.lock();
+            let run = self.task.run.lock();
             match run.state {
                 RunState::Finished { panicked: false } => return Ok(()),
                 RunState::Finished { panicked: true } => {
@@ -89,8 +89,8 @@ impl TaskHandle {
                     return Err(error.at(self.task.name));
                 }
                 // A short wait: a manual clock may move meanwhile and make a timer of a `Stepper` due.
-                _ => self.task.finished.wait_for(&mut run, Duration::from_millis(10)),
-            };
+                _ => drop(self.task.finished.wait_for(run, Duration::from_millis(10))),
+            }
         }
     }
 }

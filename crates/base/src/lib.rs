@@ -31,6 +31,7 @@ mod owner;
 mod problem;
 mod rng;
 mod seqno;
+pub mod sync;
 mod thread_number;
 mod units;
 mod write_size;

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use base::sync::{Condvar, Mutex};
 use base::{Error, Owner, Result};
-use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{Class, Completion};
@@ -176,7 +176,7 @@ impl<W: Work> Shared<W> {
                 return;
             } else {
                 jobs.idle += 1;
-                self.work.wait(&mut jobs);
+                jobs = self.work.wait(jobs);
                 jobs.idle -= 1;
             }
         }
@@ -230,7 +230,7 @@ impl<W> PoolHandle<W> {
         self.mailbox.clear_signal();
         let mut done = self.mailbox.done.lock();
         while done.len() < least.min(self.running) {
-            self.mailbox.arrived.wait(&mut done);
+            done = self.mailbox.arrived.wait(done);
         }
         base::invariant!(done.len() <= self.running, "a pool completes only started operations");
         self.running -= done.len();

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use super::{Progress, Task, TaskHandle};
 use crate::{Clock, Owner, broken_invariant, invariant};
@@ -171,7 +171,7 @@ impl Pool {
                 // `Pool::clock` may run faster than the machine's clock: check the timers again soon.
                 let longest = Duration::from_millis(100);
                 let sleep = next_timer.map_or(longest, |next| next.min(longest));
-                self.work.wait_for(&mut queues, sleep);
+                drop(self.work.wait_for(queues, sleep));
                 continue;
             }
             let task = queues.ready.remove(0);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base::sync::{Condvar, Mutex};
 use base::{Error, ErrorKind, Executor, Result, TaskHandle, invariant};
-use parking_lot::{Condvar, Mutex};
 use tree::Trees;
 
 use crate::Resources;
@@ -156,7 +156,7 @@ impl FlushWaits {
         let clock = self.resources.executor().clock();
         let start = clock.monotonic();
         if !self.resources.executor().help() {
-            self.ended.wait_for(&mut self.outcomes.lock(), Duration::from_millis(1));
+            drop(self.ended.wait_for(self.outcomes.lock(), Duration::from_millis(1)));
         }
         self.waiters(waiter).count(clock.monotonic().saturating_sub(start));
     }
@@ -268,10 +268,10 @@ impl FlushWait<'_> {
         }
         drop(outcomes);
         if !self.executor.help() {
-            let mut outcomes = waits.outcomes.lock();
+            let outcomes = waits.outcomes.lock();
             let is_same = (outcomes.succeeded, outcomes.failed) == seen;
             if is_same && !outcomes.is_closed {
-                waits.ended.wait_for(&mut outcomes, Duration::from_millis(1));
+                drop(waits.ended.wait_for(outcomes, Duration::from_millis(1)));
             }
         }
         None

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use base::sync::{Condvar, Mutex};
 
 use crate::Class;
 
@@ -91,10 +91,14 @@ impl IoPermits {
         }
         self.waiting.fetch_add(1, Relaxed);
         let mut lock = self.lock.lock();
-        let permit = (0..ROUNDS).find_map(|_| {
-            self.freed.wait_for(&mut lock, WAIT_MAX / ROUNDS);
-            self.try_acquire(class)
-        });
+        let mut permit = None;
+        for _ in 0..ROUNDS {
+            lock = self.freed.wait_for(lock, WAIT_MAX / ROUNDS);
+            permit = self.try_acquire(class);
+            if permit.is_some() {
+                break;
+            }
+        }
         drop(lock);
         self.waiting.fetch_sub(1, Relaxed);
         permit.unwrap_or_else(|| {

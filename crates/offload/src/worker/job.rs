@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
+use base::sync::{Condvar, Mutex};
 use base::{
     Budget, Clock, Codec, Error, ReclaimOrder, Result, SystemClock, TableId, put_bytes,
     thread_cpu_time,
 };
 use compact::{Env, Job, Outcome, Run};
 use media::{Access, Buf, FileMedium, FileOptions, Medium, Purpose};
-use parking_lot::{Condvar, Mutex};
 use table::{StoreDictionaries, values_file_name};
 
 use super::{Client, Shared, WINDOW_BYTES, compress, verify};
@@ -366,7 +366,7 @@ impl Beats {
         let mut is_over = self.is_over.lock();
         while !*is_over {
             let wait = client.beat_interval().min(LOOK_EVERY);
-            self.ended.wait_for(&mut is_over, wait);
+            is_over = self.ended.wait_for(is_over, wait);
             if *is_over {
                 return;
             }

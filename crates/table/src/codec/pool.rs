@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use base::sync::{Condvar, Mutex};
 use base::{Account, Charge, Codec, Error, Result};
-use parking_lot::{Condvar, Mutex};
 
 use super::decompress::check_codec;
 use super::{BlockCompressor, BlockEngine, BlockStream};
@@ -35,7 +35,7 @@ impl Slot {
         loop {
             match done.take() {
                 Some(result) => return result,
-                None => self.ready.wait(&mut done),
+                None => done = self.ready.wait(done),
             }
         }
     }
@@ -139,7 +139,7 @@ fn run(shared: &Shared) {
                 match queue.work.pop_front() {
                     Some(work) => break work,
                     None if queue.is_over => return,
-                    None => shared.changed.wait(&mut queue),
+                    None => queue = shared.changed.wait(queue),
                 }
             }
         };

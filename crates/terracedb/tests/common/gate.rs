@@ -1,6 +1,6 @@
 //! A gate that blocks one operation until it is released.
 
-use parking_lot::{Condvar, Mutex};
+use base::sync::{Condvar, Mutex};
 
 /// Open, until a test asks for an operation to be blocked.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Gate {
     pub(crate) fn wait_until_hung(&self) {
         let mut state = self.state.lock();
         while !matches!(*state, State::Hung) {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
     }
 
@@ -45,7 +45,7 @@ impl Gate {
             *state = State::Hung;
             self.changed.notify_all();
             while matches!(*state, State::Hung) {
-                self.changed.wait(&mut state);
+                state = self.changed.wait(state);
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::sync::{Condvar, Mutex};
 use base::{Durability, Error, ErrorKind, Result};
 use media::{Access, Faulty, File, Medium, Purpose};
-use parking_lot::{Condvar, Mutex};
 use terracedb::{Db, WriteOptions};
 use wal::OpenDevices;
 
@@ -47,7 +47,7 @@ impl Failure {
         state.waiting = Some(segment.to_owned());
         self.changed.notify_all();
         while !state.is_over {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         Err(Error::io("fence", segment, std::io::Error::other("the device failed")))
     }

@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base::sync::{Condvar, Mutex, MutexGuard};
 use base::{Error, KeyspaceId, Owner, Result, TaskHandle, invariant};
 use compact::offload::Placement;
 use compact::{Operators, plan};
-use media::{Metered, Purpose};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use media::{Metered, Purpose, Usage};
 
 use super::compactor_state::CompactorState;
 use super::counters::Merged;
 use super::keyspace_state::KeyspaceCompactionState;
 use super::offloading::Offloading;
 use super::rate_limiter::RateLimiter;
+use super::reader_share::{ReaderShare, Readers};
 use super::{CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob};
 use crate::{TableFile, Tree, TreeContext, Trees};
 
@@ -37,6 +38,7 @@ pub struct Compactor {
     pub(super) offloading: Option<Arc<Offloading>>,
     metered: Arc<Metered>,
     rate_limiter: RateLimiter,
+    reader_share: ReaderShare,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
     /// Whether a flush is in progress. Only makes tasks leave their thread to the flush, so `Relaxed`.
     flushing: AtomicBool,
@@ -62,7 +64,8 @@ impl Compactor {
         metered: Arc<Metered>,
     ) -> Result<Self> {
         let offloading = Offloading::new(&host, &*env.medium, env.manifest.upcoming_table())?;
-        let (tasks, flushing, counters, rate_limiter) = Default::default();
+        let (tasks, flushing, counters) = Default::default();
+        let (rate_limiter, reader_share) = Default::default();
         let (state, changed) = Default::default();
         Ok(Self {
             owner: Owner::this(),
@@ -75,6 +78,7 @@ impl Compactor {
             offloading,
             metered,
             rate_limiter,
+            reader_share,
             tasks,
             flushing,
             counters,
@@ -104,9 +108,26 @@ impl Compactor {
 
     /// How long a merge must wait so that all merges together keep to the configured rate.
     pub(super) fn rate_wait(&self) -> Option<Duration> {
-        let counts = self.metered.snapshot().of(Purpose::Compaction);
-        let rate = self.env.options.tree_options().compaction_rate;
-        self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
+        let (usage, now) = (self.metered.snapshot(), self.now());
+        let counts = usage.of(Purpose::Compaction);
+        let set = self.env.options.tree_options().compaction_rate;
+        let share = match self.state.lock().is_awaited() {
+            true => 0,
+            false => self.reader_share.rate(now, self.env.ring.visible(), || self.readers(&usage)),
+        };
+        let rate = [set, share].into_iter().filter(|rate| *rate > 0).min().unwrap_or(0);
+        self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, now)
+    }
+
+    fn readers(&self, usage: &Usage) -> Readers {
+        let of_readers = [Purpose::Data, Purpose::Meta, Purpose::ReadAhead];
+        let counts = of_readers.map(|purpose| usage.of(purpose));
+        let trees = self.trees.all();
+        Readers {
+            reads: counts.iter().map(|counts| counts.read_ops).sum(),
+            bytes: counts.iter().map(|counts| counts.read_bytes).sum(),
+            seeks: trees.iter().map(|tree| tree.view().read_context.walks().seeks.get()).sum(),
+        }
     }
 
     /// Tells whether a flush is in progress.

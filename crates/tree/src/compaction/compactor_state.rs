@@ -56,6 +56,11 @@ impl CompactorState {
             .find_map(|keyspace| keyspace.failure.as_ref().or(keyspace.no_space.as_ref()))
     }
 
+    /// Whether a caller waits for merges.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.settle_waiters > 0 || self.requests.values().any(|request| request.ended.is_none())
+    }
+
     /// Whether nothing was written for a while, or a caller waits for the end of all merges.
     pub(super) fn is_quiet(&mut self, visible: Seqno, now: Duration) -> bool {
         if self.visible.0 != visible {

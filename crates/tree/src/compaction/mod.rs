@@ -27,6 +27,7 @@ mod merge_job;
 mod next_job;
 mod offloading;
 mod rate_limiter;
+mod reader_share;
 mod request;
 mod summary;
 mod task;

@@ -134,7 +134,7 @@ impl Compactor {
             if !self.host.executor().help() {
                 // No task could run on this thread: a sleeping one may have to.
                 self.wake();
-                self.changed.wait_for(&mut self.state.lock(), Duration::from_millis(1));
+                drop(self.changed.wait_for(self.state.lock(), Duration::from_millis(1)));
             }
         }
     }
