@@ -1,8 +1,8 @@
 //! Leaves the device to point reads while nobody writes: merges then keep to a rate.
 //!
-//! While there are writes, merges run at full speed, because the debt would grow. Without writes the debt only
-//! shrinks, and gets, which filters keep from most runs, gain more from the device than from the end of the
-//! merges. Short scans gain more from the merges: each run costs them a read. Measured with eight threads
+//! While there are writes, merges run at full speed, because the debt would grow. Without writes the debt
+//! only shrinks, and gets, which filters keep from most runs, gain more from the device than from the end of
+//! the merges. Short scans gain more from the merges: each run costs them a read. Measured with eight threads
 //! right after 40 s of overwrites: gets 1.7 times, scans of 100 entries 0.7 times the rate of full-speed
 //! merges. So merges run at full speed beside scans too. The rate follows what readers read, so that merges
 //! end the sooner the less readers need. Callers that wait for merges lift it.
