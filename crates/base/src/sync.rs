@@ -2,8 +2,8 @@
 //!
 //! `parking_lot`, which locks everything else, keeps one table of waiting threads for the process. A forked
 //! child inherits its entries, of threads that the child does not have, and a wait of its own could follow
-//! them. So threads that wait most of the time, as those of pools do, wait here: a child can then open a store
-//! of its own, e.g. in Python's `multiprocessing`.
+//! them. So threads that wait most of the time, as those of pools do, wait here: a child can then open a
+//! store of its own, e.g. in Python's `multiprocessing`.
 //!
 //! A panic under a lock does not poison it: a broken invariant stops all writes by itself
 //! ([`crate::invariant`]).
