@@ -6,7 +6,7 @@
 //! store of its own, e.g. in Python's `multiprocessing`.
 //!
 //! A panic under a lock does not poison it: a broken invariant stops all writes by itself
-//! ([`crate::invariant`]).
+//! ([`crate::invariant!`]).
 
 use std::fmt;
 use std::sync::PoisonError;
