@@ -314,8 +314,8 @@ fn within_a_minute(stepped: &Stepped, name: &str, mut what: impl FnMut() -> terr
 }
 
 /// A device of any size that held a store holds it again after everything is deleted: the delete is taken,
-/// the space comes back, and about as many writes fit as before. In a hashed keyspace that depends on how many
-/// files its merges have cut when the device is full: at least half.
+/// the space comes back, and about as many writes fit as before. In a hashed keyspace that depends on how
+/// many files its merges have cut when the device is full: at least half.
 fn comes_back_by_deleting(
     hashed: Option<HashedPolicy>,
     megabytes: u64,
