@@ -139,7 +139,7 @@ impl FlushJob {
         let view = tree.view();
         // Merges that run meanwhile replace these tables by others within the same bounds.
         let older: Vec<_> = view.version.pieces().map(|piece| piece.range().clone()).collect();
-        let deletable_end = deletable_end(&memtable, &older);
+        let deletable_end = if ranges.is_empty() { None } else { deletable_end(&memtable, &older) };
         let rules = RetentionRules {
             horizon,
             now_ms,

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc;
 
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::threads::NICE;
 use super::*;

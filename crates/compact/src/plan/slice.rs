@@ -59,7 +59,7 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     let region = columns.get(slice.clone())?;
     let inputs: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
     let outputs: u64 = region.iter().map(|column| output_bytes(layout, column, runs)).sum();
-    // Files that a manual compaction takes as a whole are freed: no other merge has to wait for more space.
+    // A manual compaction that takes whole files frees them, so it may use the space that others leave.
     let takes_whole =
         || candidate.reason == Reason::Manual && cut_bytes(region, runs) <= inputs / 4;
     let frees = outputs <= inputs / 4 * 3 || takes_whole();

@@ -124,7 +124,7 @@ impl<'a> TreeLayout<'a> {
         let flushes = if self.summary.free_bytes.is_some() { 4 } else { 0 };
         let beside_flushes = self.summary.unit_bytes.saturating_mul(flushes);
         let room = self.free().saturating_sub(beside_flushes);
-        // Half of the free space has room for all tables once more.
+        // Copies of all tables may fit into half of the free space.
         let tables: u64 = self.run_bytes.iter().sum();
         room.max(if tables <= self.free() / 2 { tables } else { 0 })
     }
