@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Account, Charge, Error, Result, invariant};
+use bytes::Bytes;
 use cache::LiveFile;
 use compact::plan::FileSummary;
 use manifest::TableEntry;
+use media::Purpose;
 use table::{Pointer, Table, ValueRead};
 
 use crate::ValueFile;
+use crate::compaction::file_summary;
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
+
+/// Fewer split keys do not tell how long a piece is.
+const SPLITS_FEW: usize = 16;
 
 /// A table, or the error of opening it, and the manifest's entry for it. When the last owner of an obsolete
 /// table drops it, the file is handed to [`ObsoleteFiles`].
@@ -25,6 +31,8 @@ pub struct TableFile {
     damaged: AtomicBool,
     /// With the charge for its keys, which may be long.
     summary: OnceLock<(Arc<FileSummary>, Result<Charge>)>,
+    /// The summary with more split keys, once a merge cuts the table.
+    cut_summary: OnceLock<(Arc<FileSummary>, Result<Charge>)>,
     /// Lends the memory of the summary: planning frees more.
     account: Account,
     /// The keys of the manifest's entry.
@@ -54,7 +62,7 @@ impl TableFile {
         );
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
-        let summary = OnceLock::new();
+        let (summary, cut_summary) = (OnceLock::new(), OnceLock::new());
         let account = account.lending();
         let _charge = account.charge(entry.range.key_bytes() as u64);
         let _live =
@@ -67,6 +75,7 @@ impl TableFile {
             obsolete,
             damaged,
             summary,
+            cut_summary,
             account,
             _charge,
             _live,
@@ -108,12 +117,29 @@ impl TableFile {
 
     /// The planner's summary of the file. Computed on first use.
     pub fn summary(&self) -> &Arc<FileSummary> {
-        let (summary, _) = self.summary.get_or_init(|| {
-            let summary = crate::compaction::file_summary(self);
-            let charge = self.account.charge(summary.memory_bytes() as u64);
-            (Arc::new(summary), charge)
-        });
+        let coarse = || self.summary.get_or_init(|| self.charged(file_summary(self)));
+        let (summary, _) = self.cut_summary.get().unwrap_or_else(coarse);
         summary
+    }
+
+    /// Prepares for pieces of the table: if its summary has few split keys, they could not tell how long the
+    /// pieces are. Then reads more of them. Without them, if the read fails, a piece counts as longer than it
+    /// is.
+    pub fn prepare_cuts(&self) {
+        if self.cut_summary.get().is_some() || self.summary().splits.len() >= SPLITS_FEW {
+            return;
+        }
+        let Ok(table) = self.table() else { return };
+        if let Ok(splits) = table.block_splits(Purpose::Compaction) {
+            let splits = splits.into_iter().map(|(key, bytes)| (Bytes::from(key), bytes)).collect();
+            let summary = FileSummary { splits, ..FileSummary::clone(self.summary()) };
+            self.cut_summary.get_or_init(|| self.charged(summary));
+        }
+    }
+
+    fn charged(&self, summary: FileSummary) -> (Arc<FileSummary>, Result<Charge>) {
+        let charge = self.account.charge(summary.memory_bytes() as u64);
+        (Arc::new(summary), charge)
     }
 
     /// Marks the table as obsolete: no manifest names it any more. Its file is removed after the last reader

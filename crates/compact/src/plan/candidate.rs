@@ -84,7 +84,10 @@ pub(super) fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate>
                 let score = 1.0 + (space_excess - 1.0) * SPACE_URGENCY;
                 offer(to_oldest(Reason::Space, whole, score.min(SPACE_SCORE_MAX)));
             } else if settle_space {
-                offer(to_oldest(Reason::Settle, whole, 0.9));
+                // On a tight device, newer runs may supersede more than was learned: a writer that is refused
+                // adds nothing to learn from.
+                let reason = if layout.is_tight() { Reason::Space } else { Reason::Settle };
+                offer(to_oldest(reason, whole, 0.9));
             }
         }
         let share = deletes_share(layout, column, whole);
@@ -315,7 +318,7 @@ fn settle_candidate(
         return None;
     }
     let (score, gain) = (0.5, over as f64);
-    let reason = Reason::Settle;
+    let reason = if layout.is_tight() { Reason::Space } else { Reason::Settle };
     Some(Candidate { column: number, runs, reason, to_oldest: false, level, score, gain })
 }
 

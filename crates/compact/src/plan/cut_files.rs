@@ -3,7 +3,8 @@
 //! A file is freed with its last piece. The slices of a series may leave a few pages of a file in use.
 //! Rewriting these pages frees the whole file and needs almost no space, while a merge of whole columns may
 //! find no room, or frees nothing until the file's last column is merged. The pieces of a file are rewritten
-//! one by one. A started file is continued, because each rewritten piece improves its ratio.
+//! one by one, each into a file of its own with the overhead of one. A started file is continued, because
+//! each rewritten piece improves its ratio.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ const FREED_MIN: f64 = 0.1;
 struct CutFile<'a> {
     /// Length of the file, bytes.
     bytes: u64,
-    /// Bytes in its pieces.
-    live: u64,
+    /// Bytes that a rewrite of its pieces writes.
+    written: u64,
     /// Its pieces with their bytes.
     pieces: Vec<(PlacedPiece<'a>, u64)>,
     /// Whether a job or damage keeps one of its pieces from being rewritten.
@@ -42,19 +43,20 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
         let live: u64 = cells.map(|cell| cell.bytes).sum();
         file.is_held |= !columns().all(|column| column.is_free(own));
         file.bytes = placed.piece.file.bytes;
-        file.live += live;
+        file.written += live + layout.summary.overhead_bytes;
         file.pieces.push((placed, live));
     }
-    let freed =
-        |file: &CutFile<'_>| file.bytes.saturating_sub(file.live) as f64 / file.live.max(1) as f64;
+    let freed = |file: &CutFile<'_>| {
+        file.bytes.saturating_sub(file.written) as f64 / file.written.max(1) as f64
+    };
     // With less free space, a lower ratio is accepted. All pieces of the file must fit, because nothing is
     // freed before the last one.
     let freed_min = layout.free_share().max(FREED_MIN);
-    let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
+    let fits = |file: &CutFile<'_>| file.written <= layout.room_to_free();
     let candidates =
         files.into_values().filter(|it| !it.is_held && freed(it) >= freed_min && fits(it));
     let file = candidates.max_by(|one, other| freed(one).total_cmp(&freed(other)))?;
-    invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
+    invariant!(file.written <= file.bytes, "a rewrite of a file frees bytes");
     let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {
         layout.columns.get(*number).is_some_and(|it| place + 1 == it.cells.len())
@@ -163,14 +165,17 @@ mod tests {
 
     #[test]
     fn a_file_that_frees_too_little_is_not_rewritten() {
-        let of = |live| {
+        let of = |live, overhead_bytes| {
             let cut_tree = vec![piece_of_file(5, "c", "d", live)];
             let whole = vec![table(1, 4, "k", "z", 100_000)];
             let summary = tree(vec![cut_tree, whole]);
-            rewritten(&Summary { free_bytes: Some(1300), ..summary }).map(|job| job.bytes)
+            rewritten(&Summary { free_bytes: Some(1300), overhead_bytes, ..summary })
+                .map(|job| job.bytes)
         };
         // The least ratio is a tenth, however short space is.
-        assert_eq!((of(905), of(915)), (Some(905), None));
+        assert_eq!((of(905, 0), of(915, 0)), (Some(905), None));
+        // The rewritten piece is a file of its own.
+        assert_eq!((of(105, 800), of(105, 810), of(105, 2000)), (Some(105), None, None));
     }
 
     #[test]

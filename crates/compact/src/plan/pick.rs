@@ -177,8 +177,10 @@ fn pick(layout: &TreeLayout<'_>) -> Option<Plan> {
     if let Some(merge) = garbage.collection(layout) {
         return Some(Plan::Merge(merge));
     }
+    let is_excess =
+        || space_excess(layout) > 1.0 || (layout.summary.quiet && !layout.is_space_settled());
     if layout.is_tight()
-        && space_excess(layout) > 1.0
+        && is_excess()
         && let Some(merge) = slice::pair_merge(layout)
     {
         return Some(Plan::Merge(merge));

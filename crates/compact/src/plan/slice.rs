@@ -59,10 +59,15 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     let region = columns.get(slice.clone())?;
     let inputs: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
     let outputs: u64 = region.iter().map(|column| output_bytes(layout, column, runs)).sum();
-    // A manual compaction that takes whole files frees them, so it may use the space that others leave.
-    let takes_whole =
-        || candidate.reason == Reason::Manual && cut_bytes(region, runs) <= inputs / 4;
-    let frees = outputs <= inputs / 4 * 3 || takes_whole();
+    let outputs = outputs + layout.summary.overhead_bytes;
+    // A manual compaction takes all of the files that it cuts, slice by slice, and frees them then. So it may
+    // use the space that others leave, unless cut files already keep much of it.
+    let frees_later = || {
+        let cut = cut_bytes(region, runs);
+        candidate.reason == Reason::Manual
+            && (cut <= inputs / 4 || layout.unused_bytes() + cut <= layout.free() / 4)
+    };
+    let frees = outputs <= inputs / 4 * 3 || frees_later();
     if outputs > if frees { layout.room_to_free() } else { layout.room() } {
         return None;
     }
@@ -89,13 +94,15 @@ pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
             let [newer, older] = cells else { return None };
             let (runs, bytes) =
                 (Runs { newest: newer.run, oldest: older.run }, newer.bytes + older.bytes);
-            let fits = newer.bytes > 0 && bytes <= room && column.is_free(runs);
+            let written = bytes + layout.summary.overhead_bytes;
+            let fits = newer.bytes > 0 && written <= room && column.is_free(runs);
             let freed = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
-            let gain = freed as f64 / bytes as f64;
+            let gain = freed.checked_sub(layout.summary.overhead_bytes)? as f64 / bytes as f64;
             fits.then_some((number, runs, gain))
         })
     });
-    let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let (number, runs, gain) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
+    invariant!(gain.is_finite(), "a pair has bytes");
     build_merge(layout, Reason::Space, runs, number..number + 1)
 }
 
@@ -345,8 +352,11 @@ fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::candidate::candidates;
     use super::super::tests::{table, tree};
-    use super::super::{Area, Plan, Summary, plan};
+    use super::super::{Area, ManualRange, Plan, Summary, plan};
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
@@ -407,6 +417,34 @@ mod tests {
         assert_eq!(cut_bytes(&layout.columns.all, whole), 0);
         let one = cut_bytes(&layout.columns.all[..1], whole);
         assert!((1..50).contains(&one), "{one} of 50 bytes");
+    }
+
+    /// A file of which four fifths are merged already, over many short ones.
+    #[test]
+    fn a_manual_compaction_cuts_files_unless_cut_files_keep_much_space() {
+        let of = |free| {
+            let mut cut = table(9, 0, "a", "c", 100);
+            Arc::make_mut(&mut cut.file).splits = vec![("b".into(), 10), ("c".into(), 20)];
+            let older = vec![table(1, 1, "a", "b", 20), table(2, 1, "b", "c", 20)];
+            let deep = vec![table(3, 2, "m", "z", 2000)];
+            let summary = tree(vec![vec![cut], older, deep]);
+            let manual = ManualRange { first: "a".into(), end: Some("b".into()), newest: RunId(3) };
+            let (manual, superseding) = (Some(manual), 0.0);
+            let summary = Summary {
+                manual,
+                superseding,
+                free_bytes: Some(free),
+                unit_bytes: 1000,
+                ..summary
+            };
+            let options = Options::default();
+            let layout = TreeLayout::new(&summary, &options);
+            let found = candidates(&layout, false);
+            let manual = found.iter().find(|it| it.reason == Reason::Manual).unwrap();
+            grow(&layout, manual).map(|job| job.bytes)
+        };
+        // 80 bytes of the file are unused, and 10 more with this job.
+        assert_eq!((of(361), of(359)), (Some(30), None));
     }
 
     #[test]

@@ -198,6 +198,8 @@ pub struct Summary {
     pub manual: Option<ManualRange>,
     /// Approximate bytes of a flushed table.
     pub unit_bytes: u64,
+    /// Bytes of a table file beside its entries, at least.
+    pub overhead_bytes: u64,
     /// Share of the bytes in newer runs that supersede older versions, 0 to 1: see [`super::Turnover`].
     pub superseding: f64,
     /// Rates of reads and writes.
@@ -218,6 +220,7 @@ impl Default for Summary {
             range_deletes_pressing: false,
             manual: None,
             unit_bytes: 16 << 20,
+            overhead_bytes: 0,
             superseding: 1.0,
             demand: Demand::default(),
         }

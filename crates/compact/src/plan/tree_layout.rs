@@ -102,6 +102,13 @@ impl<'a> TreeLayout<'a> {
         least + (self.options.space_max - least) * ease
     }
 
+    /// Bytes of files that no piece uses.
+    pub(super) fn unused_bytes(&self) -> u64 {
+        let used = self.live_bytes + self.superseded_bytes;
+        invariant!(used <= self.stored_bytes, "pieces use no more than what is stored");
+        self.stored_bytes.saturating_sub(used)
+    }
+
     /// 1 if jobs have at least a fifth of the tree's size as free space, falling to 0 if they have none.
     pub(super) fn free_share(&self) -> f64 {
         (self.room() as f64 / (self.stored_bytes as f64 / 5.0).max(1.0)).min(1.0)

@@ -24,6 +24,8 @@ const JOB_PART: u64 = 4;
 /// reduces the number of runs.
 pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
     let runs_max = layout.options.runs_max.max(2);
+    let overhead = layout.summary.overhead_bytes;
+    let room = room.saturating_sub(overhead);
     let all = &layout.columns.all;
     let worth = |column: &Column<'_>| {
         let is_part = column.is_free(whole) && output_bytes(layout, column, whole) <= room;
@@ -34,7 +36,7 @@ pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ra
     let mut best: Option<(f64, Range<usize>)> = None;
     let starts = all.iter().enumerate().filter(|(_, column)| is_reducible(column.within(whole)));
     for (start, _) in starts {
-        let mut sum = CostBenefit { bytes: 0, cost: job.max(1), freed: 0.0 };
+        let mut sum = CostBenefit { bytes: 0, cost: job.max(1), freed: -(overhead as f64) };
         let rest = columns.iter().enumerate().skip(start);
         for (number, column) in rest.map_while(|(number, column)| Some((number, column.as_ref()?)))
         {

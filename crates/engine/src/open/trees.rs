@@ -45,6 +45,9 @@ pub(super) fn open_trees(
                 let ranges: Vec<_> = parts.iter().map(|(range, _)| range.clone()).collect();
                 let _ = table.trim(&ranges);
             }
+            if parts.iter().any(|(range, _)| *range != file.entry().range) {
+                file.prepare_cuts();
+            }
             let count = parts.len();
             let parts = Piece::parts(&file, parts);
             base::invariant!(parts.len() == count, "every piece that the manifest names is opened");

@@ -64,7 +64,7 @@ pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage}
 pub use step::{Pages, Span, Step};
 pub use summary::Summary;
 pub use table::Table;
-pub use tail::TAIL_PAGES;
+pub use tail::{OVERHEAD_BYTES_MIN, TAIL_PAGES};
 pub use tally::entry_hash;
 pub use top::Partition;
 pub use writer::{Spec, Writer};

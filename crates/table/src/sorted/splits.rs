@@ -1,6 +1,8 @@
 //! Keys that split a table into parts of about the same size, for jobs that share it.
 
+use base::Result;
 use base::limits::PAGE_BYTES;
+use media::Purpose;
 
 use super::table::Table;
 use super::top::Top;
@@ -50,5 +52,50 @@ impl Table {
             }
         }
         Some(splits)
+    }
+
+    /// As [`Table::splits`], but of blocks in place of partitions, for a table with few partitions. Reads the
+    /// metadata page of each partition, past every cache.
+    ///
+    /// # Errors
+    /// `Corrupt` if one of these pages is damaged, otherwise the device's.
+    pub fn block_splits(&self, purpose: Purpose) -> Result<Vec<(Vec<u8>, u64)>> {
+        let mut splits: Vec<(Vec<u8>, u64)> = Vec::new();
+        let mut step = (self.footer().pages as usize).div_ceil(SPLITS_MAX).max(1) as u32;
+        let (mut bytes, mut last) = (0, 0);
+        for number in 0..self.top()?.partitions() {
+            let span = self.meta_span(self.partition(number)?);
+            let page = self.read(span, purpose)?;
+            let meta = self.meta(span, &page)?;
+            let mut next = Some(0);
+            while let Some(block) = next {
+                next = meta.after(block)?;
+                let (first, _) = meta.block_pages(block)?;
+                let key = match meta.separator(block)? {
+                    Some(separator) => separator.key,
+                    None => match number.checked_sub(1) {
+                        Some(before) => self.top()?.separators().get(before)?.key,
+                        None => continue,
+                    },
+                };
+                // Versions of one key may fill several blocks.
+                if first < last + step || splits.last().is_some_and(|(last, _)| *last >= key) {
+                    continue;
+                }
+                last = first;
+                bytes += key.len();
+                splits.push((key, u64::from(first) * PAGE_BYTES as u64));
+                while bytes > SPLIT_BYTES_MAX {
+                    step *= 2;
+                    let mut is_kept = false;
+                    splits.retain(|_| {
+                        is_kept = !is_kept;
+                        !is_kept
+                    });
+                    bytes = splits.iter().map(|(key, _)| key.len()).sum();
+                }
+            }
+        }
+        Ok(splits)
     }
 }

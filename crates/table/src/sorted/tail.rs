@@ -23,6 +23,10 @@ use crate::reread::reread;
 /// tables of up to about 100,000 pages.
 pub const TAIL_PAGES: u32 = 16;
 
+/// Bytes of a table file beside its entries, at least: a metadata page, and top level, properties and footer,
+/// each twice.
+pub const OVERHEAD_BYTES_MIN: u64 = 7 * PAGE_BYTES as u64;
+
 /// The parts that an open table keeps in memory.
 pub(crate) struct Sections {
     pub(crate) top: Vec<u8>,

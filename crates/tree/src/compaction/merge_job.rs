@@ -278,6 +278,7 @@ impl MergeJob {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Planned(mut run) => {
                 self.survey(env, run.as_deref_mut());
+                self.prepare_cuts();
                 self.stage = match run {
                     Some(run) => Stage::Running(run),
                     None => self.offer()?,
@@ -359,6 +360,13 @@ impl MergeJob {
             self.job.hot = hot;
         }
         self.warm_outputs = Some(warm_outputs);
+    }
+
+    /// Prepares the inputs of which the merge leaves a part.
+    fn prepare_cuts(&self) {
+        let range = &self.rectangle.range;
+        let cut = self.inputs.iter().filter(|(_, piece)| !range.covers(piece.range()));
+        cut.for_each(|(_, piece)| piece.file().prepare_cuts());
     }
 
     /// Puts the input in which damage was found into quarantine.

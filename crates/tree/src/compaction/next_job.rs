@@ -412,6 +412,7 @@ impl Compactor {
             readers,
             quiet,
             manual,
+            overhead_bytes: table::OVERHEAD_BYTES_MIN,
             unit_bytes: self.options.unit_bytes.unwrap_or(self.host.memtable_bytes() / 2),
             superseding,
             demand,

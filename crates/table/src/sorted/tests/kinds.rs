@@ -99,6 +99,12 @@ fn a_table_whose_entries_all_expire_records_the_latest_expiry() {
 }
 
 #[test]
+fn a_short_table_is_its_overhead_and_its_entries() {
+    let (_, summary) = table_of(&[("a", put(1), vec![1])], &RangeDeletes::default());
+    assert_eq!(u64::from(summary.pages - 1) * PAGE_BYTES as u64, OVERHEAD_BYTES_MIN);
+}
+
+#[test]
 fn a_table_may_contain_only_range_deletes() {
     let (medium, summary) = table_of(&[], &deletes());
     assert_eq!(summary.pages, 8, "range deletes, top level, properties, footer, each twice");
@@ -110,6 +116,7 @@ fn a_table_may_contain_only_range_deletes() {
         Some(Seqno::new(30))
     );
     assert!(table.splits().is_empty());
+    assert!(table.block_splits(Purpose::Compaction).unwrap().is_empty());
     let mut driver = Driver::new(&table);
     assert_eq!(driver.get(b"b", Trailer::seek(Seqno::MAX)).unwrap(), None);
     let mut cursor = TableCursor::new(Arc::clone(&table));
@@ -360,6 +367,35 @@ fn splits_of_long_keys_take_little_memory() {
         let bytes: usize = splits.iter().map(|(key, _)| key.len()).sum();
         assert!(bytes <= 16 << 10, "{bytes} bytes of {} keys", splits.len());
         assert!(splits.len() <= most && (most == 0 || !splits.is_empty()), "{}", splits.len());
+        let splits = table.block_splits(Purpose::Compaction).unwrap();
+        let bytes: usize = splits.iter().map(|(key, _)| key.len()).sum();
+        assert!(bytes <= 16 << 10, "{bytes} bytes of {} keys", splits.len());
+        assert!(splits.is_sorted_by(|one, other| one.0 < other.0 && one.1 < other.1));
+    }
+}
+
+/// A table of one partition has no splits, but its blocks have.
+#[test]
+fn a_short_table_is_split_between_its_blocks() {
+    let mut model = Model::new();
+    for number in 0..200u64 {
+        // Values of one to three pages.
+        let value = vec![0; 2000 + number as usize * 40];
+        model.insert((format!("{number:08}").into_bytes(), Reverse(put(1))), value);
+    }
+    let medium = medium();
+    write(&medium, spec(Codec::None), &model, &Account::unlimited("test")).unwrap();
+    let table = open(&medium).unwrap();
+    assert!(table.splits().len() <= 1, "{:?}", table.splits().len());
+    let splits = table.block_splits(Purpose::Compaction).unwrap();
+    assert!((30..=64).contains(&splits.len()), "{}", splits.len());
+    assert!(splits.is_sorted_by(|one, other| one.0 < other.0 && one.1 < other.1));
+    let (all, bytes): (usize, _) =
+        (model.values().map(Vec::len).sum(), table.file().size().unwrap());
+    for (key, before) in &splits {
+        let older = model.range(..(key.clone(), Reverse(put(1)))).map(|(_, value)| value.len());
+        let expected = older.sum::<usize>() as u64 * bytes / all as u64;
+        assert!(expected.abs_diff(*before) < bytes / 10, "{expected} {before} of {bytes}");
     }
 }
 
