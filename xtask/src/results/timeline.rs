@@ -78,7 +78,7 @@ fn draw(body: &mut String, top: f64, step: &str, lines: &[Line]) {
     );
     for rate in [0.0, most / 2.0, most] {
         let (right, at) = (LEFT - 6.0, y(rate) + 4.0);
-        let shown = digits(rate.round());
+        let shown = if rate == 0.0 { "0".to_owned() } else { digits(rate.round()) };
         let _never =
             writeln!(body, r#"<text x="{right:.0}" y="{at:.0}" text-anchor="end">{shown}</text>"#);
     }
