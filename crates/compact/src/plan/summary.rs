@@ -33,7 +33,8 @@ pub struct FileSummary {
     pub first_key: Bytes,
     /// See `first_key`.
     pub last_key: Bytes,
-    /// Keys at which the file may be cut, with the file's bytes before each; both ascend.
+    /// Keys behind the first one at which the file may be cut, with the file's bytes before each; both
+    /// ascend.
     pub splits: Vec<(Bytes, u64)>,
     /// Value files that the table points into, with the bytes it uses of each.
     pub values: Vec<(TableId, u64)>,

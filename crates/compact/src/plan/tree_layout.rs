@@ -156,6 +156,11 @@ fn check_summary(summary: &Summary) {
         (0.0..=1.0).contains(&summary.superseding),
         "the superseding part of newer runs is a share"
     );
+    let mut files = summary.runs.iter().flat_map(|run| &run.pieces).map(|piece| &piece.file);
+    invariant!(
+        files.all(|file| file.splits.first().is_none_or(|(key, _)| file.first_key < *key)),
+        "nothing of a file lies before its first key, and so no split"
+    );
     let is_ordered = |run: &RunSummary| {
         run.pieces.iter().all(|piece| piece.end.as_ref().is_none_or(|end| piece.first < *end))
             && run.pieces.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end <= b.first))

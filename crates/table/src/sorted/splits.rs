@@ -14,16 +14,16 @@ const SPLITS_MAX: usize = 64;
 const SPLIT_BYTES_MAX: usize = 16 << 10;
 
 impl Table {
-    /// Keys that split the table into parts, ascending, with the file offset of each part, bytes: at
-    /// most 64 and at most 16 KiB of keys, about evenly spaced, and none if the table has fewer than two
-    /// partitions. Takes no read.
+    /// Keys that split the table into parts, ascending and behind the first key, with the file offset of each
+    /// part, bytes: at most 64 and at most 16 KiB of keys, about evenly spaced, and none if the table has
+    /// fewer than two partitions. Takes no read.
     #[must_use]
     pub fn splits(&self) -> Vec<(Vec<u8>, u64)> {
         let Ok(top) = self.top() else { return Vec::new() };
         let separators = top.separators().count();
         let mut step = separators.div_ceil(SPLITS_MAX).max(1);
         while step <= separators {
-            if let Some(splits) = Self::splits_by(&top, step) {
+            if let Some(splits) = self.splits_by(&top, step) {
                 return splits;
             }
             step *= 2;
@@ -33,7 +33,7 @@ impl Table {
 
     /// The first key of every partition whose number is a multiple of `step`; `None` if the keys are too long
     /// together.
-    fn splits_by(top: &Top<'_>, step: usize) -> Option<Vec<(Vec<u8>, u64)>> {
+    fn splits_by(&self, top: &Top<'_>, step: usize) -> Option<Vec<(Vec<u8>, u64)>> {
         let mut splits: Vec<(Vec<u8>, u64)> = Vec::new();
         let mut bytes = 0;
         for index in (step - 1..top.separators().count()).step_by(step) {
@@ -43,7 +43,7 @@ impl Table {
                 break;
             };
             // Versions of one key may fill several partitions.
-            if splits.last().is_none_or(|(last, _)| *last < separator.key) {
+            if self.splits_after(&splits, &separator.key) {
                 bytes += separator.key.len();
                 if bytes > SPLIT_BYTES_MAX {
                     return None;
@@ -52,6 +52,12 @@ impl Table {
             }
         }
         Some(splits)
+    }
+
+    /// Whether `key` may follow `splits`: nothing lies before a split at the first key.
+    fn splits_after(&self, splits: &[(Vec<u8>, u64)], key: &[u8]) -> bool {
+        let last = splits.last().map_or(&self.properties().first_key, |(last, _)| last);
+        **last < *key
     }
 
     /// As [`Table::splits`], but of blocks in place of partitions, for a table with few partitions. Reads the
@@ -79,7 +85,7 @@ impl Table {
                     },
                 };
                 // Versions of one key may fill several blocks.
-                if first < last + step || splits.last().is_some_and(|(last, _)| *last >= key) {
+                if first < last + step || !self.splits_after(&splits, &key) {
                     continue;
                 }
                 last = first;

@@ -374,6 +374,27 @@ fn splits_of_long_keys_take_little_memory() {
     }
 }
 
+/// The versions of the first key fill several partitions: if they began a part, the bytes before it would
+/// belong to none.
+#[test]
+fn no_part_begins_at_the_first_key() {
+    let mut model = Model::new();
+    for seqno in 1..=300 {
+        model.insert((b"a".to_vec(), Reverse(put(seqno))), vec![seqno as u8; 12_000]);
+    }
+    let one = medium();
+    write(&one, spec(Codec::None), &model, &Account::unlimited("test")).unwrap();
+    let table = open(&one).unwrap();
+    assert!(table.partition_after(0).is_some(), "several partitions");
+    assert_eq!(table.splits(), []);
+    assert_eq!(table.block_splits(Purpose::Compaction).unwrap(), []);
+    model.insert((b"b".to_vec(), Reverse(put(1))), vec![0; 12_000]);
+    let two = medium();
+    write(&two, spec(Codec::None), &model, &Account::unlimited("test")).unwrap();
+    let splits = open(&two).unwrap().block_splits(Purpose::Compaction).unwrap();
+    assert_eq!(splits.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), [b"b"]);
+}
+
 /// A table of one partition has no splits, but its blocks have.
 #[test]
 fn a_short_table_is_split_between_its_blocks() {
