@@ -385,7 +385,7 @@ mod tests {
     /// A column of 90 bytes with 100 keys, of which a newer table of 10 bytes deletes `deletes`.
     fn deleted(deletes: u64, free: u64) -> Summary {
         let counted = |mut piece: Piece, entries, deletes| {
-            let file = std::sync::Arc::make_mut(&mut piece.file);
+            let file = Arc::make_mut(&mut piece.file);
             (file.entries, file.deletes) = (entries, deletes);
             vec![piece]
         };
@@ -478,7 +478,7 @@ mod tests {
         let newer = |id| vec![table(id, 0, "a", "m", 500), table(id + 1, 0, "n", "z", 500)];
         let mut across = table(1, 0, "a", "z", 1000 + between);
         let splits = [("m", 500), ("n", 500 + between)];
-        std::sync::Arc::make_mut(&mut across.file).splits =
+        Arc::make_mut(&mut across.file).splits =
             splits.map(|(key, bytes)| (Bytes::from_static(key.as_bytes()), bytes)).into();
         tree(vec![newer(6), newer(4), newer(2), vec![across]])
     }

@@ -10,6 +10,7 @@
 
 mod leveled;
 mod progress;
+mod small_device;
 mod tree;
 
 use terrace_compact::plan::Options;

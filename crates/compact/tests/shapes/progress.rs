@@ -89,7 +89,7 @@ fn settle(tree: &mut Tree) -> usize {
 }
 
 /// A number from `low` to `high`, small ones as often as large ones.
-fn log_uniform(rng: &mut Rng, low: f64, high: f64) -> f64 {
+pub(crate) fn log_uniform(rng: &mut Rng, low: f64, high: f64) -> f64 {
     low * (high / low).powf(rng.unit())
 }
 

@@ -99,6 +99,8 @@ pub(crate) struct Tree {
     next: u64,
     pub(crate) turnover: Turnover,
     pub(crate) quiet: bool,
+    /// Bytes of the device.
+    pub(crate) capacity: Option<f64>,
     pub(crate) figures: Figures,
 }
 
@@ -162,6 +164,7 @@ impl Tree {
             next: 1000,
             turnover: Turnover::default(),
             quiet: false,
+            capacity: None,
             figures: Figures::default(),
         }
     }
@@ -308,6 +311,7 @@ impl Tree {
                 .collect(),
             busy: busy.collect(),
             quiet: self.quiet,
+            free_bytes: self.capacity.map(|capacity| (capacity - self.stored()).max(0.0) as u64),
             unit_bytes: self.unit as u64,
             superseding: self.turnover.superseding(),
             ..Summary::default()
