@@ -34,12 +34,11 @@ use super::counters::{Merged, TurnoverBytes};
 use super::discarding::Discarding;
 use super::memory::CompactionMemory;
 use super::offloading::Offloading;
-use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
 pub(crate) use estimate::{memory_for, writer_bytes};
-use inputs::{below, inputs_of, open_inputs};
+use inputs::{below, inputs_of, open_inputs, prepare_cuts};
 use offloaded::{Postponed, reserve_ids};
 
 /// Table ids beyond those that outputs of the planned length need.
@@ -59,9 +58,10 @@ pub struct MergeJob {
     reason: Reason,
     /// The input pieces and their runs.
     inputs: Vec<(RunId, Arc<Piece>)>,
-    /// Bytes of the inputs in newer runs, and in the oldest run. `None` if older tables lie below the inputs;
-    /// see [`Merged::turnover`].
-    turnover: Option<(u64, u64)>,
+    /// Whether no older tables lie below the inputs.
+    is_to_oldest: bool,
+    /// Bytes of the inputs in newer runs, and in the oldest run; see [`Merged::turnover`].
+    turnover: (u64, u64),
     /// Set if the merge is a partial discard of a window.
     discarding: Option<Discarding>,
     /// Time at which the first step was due.
@@ -148,18 +148,14 @@ impl MergeJob {
         };
         let made = made.and_then(|job| Ok((run(&job)?, job)));
         let (run, job) = made.inspect_err(|_| guard.release(&rectangle))?;
-        let (mut newer, mut oldest) = (0, 0);
-        for (run, piece) in &inputs {
-            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
-                weight_within(piece, &rectangle.range, &job.horizon);
-        }
         Ok(Some(Self {
             tree: Arc::clone(tree),
             rectangle,
             level: merge.level,
             reason: merge.reason,
             inputs,
-            turnover: merge.oldest.then_some((newer, oldest)),
+            is_to_oldest: merge.oldest,
+            turnover: (0, 0),
             discarding,
             began: Duration::ZERO,
             job,
@@ -261,7 +257,7 @@ impl MergeJob {
     /// Counts the merge, which was installed, in the counters of its keyspace.
     pub(super) fn count(&self, merged: &Merged) {
         let bytes = merged.bytes_written + merged.values_bytes;
-        let base = self.turnover.is_some().then_some(&self.rectangle.range);
+        let base = self.is_to_oldest.then_some(&self.rectangle.range);
         self.tree.writes().merged(bytes, merged.counts.dropped(), base);
     }
 
@@ -278,7 +274,7 @@ impl MergeJob {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Planned(mut run) => {
                 self.survey(env, run.as_deref_mut());
-                self.prepare_cuts();
+                self.turnover = prepare_cuts(&self.inputs, &self.rectangle, &self.job.horizon);
                 self.stage = match run {
                     Some(run) => Stage::Running(run),
                     None => self.offer()?,
@@ -362,13 +358,6 @@ impl MergeJob {
         self.warm_outputs = Some(warm_outputs);
     }
 
-    /// Prepares the inputs of which the merge leaves a part.
-    fn prepare_cuts(&self) {
-        let range = &self.rectangle.range;
-        let cut = self.inputs.iter().filter(|(_, piece)| !range.covers(piece.range()));
-        cut.for_each(|(_, piece)| piece.file().prepare_cuts());
-    }
-
     /// Puts the input in which damage was found into quarantine.
     fn blame(&self, env: &TreeContext, table: Option<TableId>, error: &Error) {
         let mut inputs = self.inputs.iter().map(|(_, piece)| piece);
@@ -424,6 +413,8 @@ impl MergeJob {
         }
         let pointed = outputs.iter().map(|(_, output)| output.file().summary().value_bytes());
         let held = outcome.bytes_written() + pointed.sum::<u64>();
+        let overhead = outputs.len() as u64 * table::OVERHEAD_BYTES_MIN;
+        let (newer, oldest) = self.turnover;
         let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         let pieces = || self.inputs.iter().map(|(_, piece)| piece);
@@ -442,10 +433,10 @@ impl MergeJob {
             pages_passed: outcome.pages_passed,
             remote: false,
             verified_bytes: 0,
-            turnover: self.turnover.map(|(newer, oldest)| TurnoverBytes {
+            turnover: self.is_to_oldest.then_some(TurnoverBytes {
                 newer,
                 oldest,
-                outputs: held,
+                outputs: held.saturating_sub(overhead),
             }),
         })
     }

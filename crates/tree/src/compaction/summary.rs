@@ -149,6 +149,14 @@ pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 
     bytes.saturating_add_signed((beside * part) as i64)
 }
 
+/// As [`weight_within`], without what the file has beside its entries.
+pub(super) fn entries_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
+    let is_cut = |end: &Bytes| piece.entry().range.is_end_after(end);
+    let ends_before = piece.range().intersection(range).end.as_ref().is_some_and(is_cut);
+    let overhead = if ends_before { 0 } else { table::OVERHEAD_BYTES_MIN };
+    weight_within(piece, range, readers).saturating_sub(overhead)
+}
+
 /// Estimate of the bytes of `piece` in its file.
 pub fn bytes_of(piece: &Piece) -> u64 {
     bytes_within(piece, piece.range())

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use base::{Error, KeyRange, Result, RunId};
-use compact::OpenInput;
 use compact::job::{Input, InputRun};
+use compact::{Horizon, OpenInput};
 
+use super::super::summary::entries_within;
 use crate::{Piece, Rectangle, Version};
 
 /// The inputs for the job, and the pieces that they come from.
@@ -59,4 +60,22 @@ pub(super) fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
     let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
     let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));
     pieces.map(|piece| piece.range().intersection(&rectangle.range)).collect()
+}
+
+/// Prepares the inputs of which a merge of `rectangle` leaves a part. Returns the bytes of the entries that
+/// it takes from newer runs and from the oldest run: before, those of short tables are not known.
+pub(super) fn prepare_cuts(
+    inputs: &[(RunId, Arc<Piece>)],
+    rectangle: &Rectangle,
+    readers: &Horizon,
+) -> (u64, u64) {
+    let (mut newer, mut oldest) = (0, 0);
+    for (run, piece) in inputs {
+        if !rectangle.range.covers(piece.range()) {
+            piece.file().prepare_cuts();
+        }
+        *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
+            entries_within(piece, &rectangle.range, readers);
+    }
+    (newer, oldest)
 }
