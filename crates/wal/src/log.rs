@@ -383,6 +383,23 @@ impl Log {
         self.is_fenced && self.lanes.iter().any(|lane| lane.supply.is_full())
     }
 
+    /// Whether puts were refused a segment for lack of space, and there are sealed segments that flushes can
+    /// free.
+    #[must_use]
+    pub fn is_refused_space(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.supply.is_full()) && self.retention.sealed().0 > 0
+    }
+
+    /// Free bytes on the log's device if that is no storage-class memory; `None` if that is not known.
+    #[must_use]
+    pub fn free_bytes(&self) -> Option<u64> {
+        if self.is_fenced {
+            return None;
+        }
+        let spaces = self.lanes.iter().filter_map(|lane| lane.supply.space().ok().flatten());
+        spaces.map(|space| space.free).min()
+    }
+
     /// Whether the lanes are on storage-class memory.
     #[must_use]
     pub const fn is_fenced(&self) -> bool {

@@ -432,8 +432,7 @@ impl Supply {
 
     /// Refuses a segment that would not leave the bytes that `left` returns for the device's space.
     fn check_left(&self, capacity: u64, left: impl Fn(Space) -> u64) -> Result<()> {
-        let name = segment_name(self.spec.lane, SegmentId(0));
-        let Some(space) = self.medium.space_for(&name)? else { return Ok(()) };
+        let Some(space) = self.space()? else { return Ok(()) };
         let least = capacity.saturating_add(left(space));
         if space.free >= least {
             return Ok(());
@@ -441,6 +440,11 @@ impl Supply {
         Err(Error::no_space("log segment")
             .expected(format_args!("{} free", format_bytes(least)))
             .got(format_bytes(space.free)))
+    }
+
+    /// The space of the device that segments are made on; `None` if it is not known.
+    pub(crate) fn space(&self) -> Result<Option<Space>> {
+        self.medium.space_for(&segment_name(self.spec.lane, SegmentId(0)))
     }
 
     fn make(&self, next: &mut u64, capacity: u64) -> Result<FreshSegment> {

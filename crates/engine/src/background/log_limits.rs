@@ -1,5 +1,6 @@
 //! Limits of the log: segment length, total length, and segments prepared ahead of writers.
 
+use base::invariant;
 use wal::Log;
 
 use crate::Resources;
@@ -88,14 +89,23 @@ impl LogLimits {
         let _ = log.give_back(self.segments_ahead(log));
     }
 
-    /// Whether flushes should shorten the log: it is long, or storage-class memory has no space for more of
-    /// it.
+    /// Whether flushes should shorten the log: it is long, or its device is nearly full.
     pub(super) fn is_over(self, log: &Log) -> bool {
         let full = self.bytes_max / self.segment_bytes;
         let spare = (Self::SEGMENTS_MAX + self.short_segments()) * self.lanes;
         log.is_full()
-            || log.bytes() > self.bytes_max
+            || log.is_refused_space()
+            || log.bytes() > self.bytes_max_within(log.free_bytes())
             || log.statistics().segments_live > full + spare
+    }
+
+    /// The most written bytes of all segments on a device with `free` bytes: at most half of these, so that
+    /// the space is there for tables, but two segments for each lane.
+    fn bytes_max_within(self, free: Option<u64>) -> u64 {
+        let Some(free) = free else { return self.bytes_max };
+        let least = 2 * self.lanes * self.segment_bytes;
+        invariant!(least < self.bytes_max, "a log that is as long as it may be has two segments");
+        self.bytes_max.min((free / 2).max(least))
     }
 
     /// Whether open should flush all replayed writes, so that the log starts anew.

@@ -8,7 +8,7 @@ use compact::plan::Options;
 use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::events::{Event, Listener};
 use terracedb::hashed::{Discard, HashedPolicy};
-use terracedb::{Db, KeyspaceOptions};
+use terracedb::{Db, KeyspaceOptions, WriteBatch};
 
 use crate::common::{self, Model, Stepped, assert_same};
 
@@ -108,6 +108,58 @@ fn a_merge_without_space_is_reported_and_done_later() {
     db.compact().unwrap();
     let statistics = db.statistics();
     assert_eq!((statistics.compaction.failing, statistics.keyspaces[0].table_entries), (None, 500));
+}
+
+/// A small keyspace keeps the oldest segment of the log: on a full device its memtable is flushed, and the
+/// space of the log holds data. Without merges, so that nothing else frees space.
+#[test]
+fn a_full_device_shortens_the_log() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let device = Arc::new(Faulty::new(seed));
+    let stepped = Stepped::new(seed);
+    let options = Options {
+        fanout: 1000,
+        settled_runs: 1000,
+        space_max: 100.0,
+        settled_space: 100.0,
+        ..Options::default()
+    };
+    let builder = stepped.on(Arc::clone(&device) as _).memory(128 << 20);
+    let db = builder.compaction_options(options).open().unwrap();
+    let data = db.open_or_create_keyspace("data").unwrap();
+    let counts = db.open_or_create_keyspace("counts").unwrap();
+    device.set_capacity(Some(120 << 20));
+    let mut value = vec![0; 4000];
+    let (mut model, mut tries) = (Model::new(), 0);
+    while tries < 30 {
+        rng.fill(&mut value);
+        let key = format!("key{:09}", rng.below(1 << 30)).into_bytes();
+        let mut batch = WriteBatch::new();
+        batch.put(&data, &key, &value).unwrap();
+        batch.put(&counts, format!("{}", rng.below(16)), format!("{}", model.len())).unwrap();
+        match db.write(&batch) {
+            Ok(()) => {
+                model.insert(key, value.clone());
+                tries = 0;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                tries += 1;
+                stepped.pass(Duration::from_secs(1));
+            }
+        }
+        stepped.work(if tries > 0 { 300 } else { 3 });
+    }
+    let statistics = db.statistics();
+    println!("{} values, log {}, {:?}", model.len(), statistics.log_bytes, statistics.device_space);
+    assert!(
+        statistics.log_bytes < 4 << 20,
+        "{} values, {} B of log",
+        model.len(),
+        statistics.log_bytes
+    );
+    assert_same(&data, &model, "on a full device");
 }
 
 /// A device without a free byte, or hardly one: its store opens repeatedly, can be read, and accepts deletes,
