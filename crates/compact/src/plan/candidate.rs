@@ -318,7 +318,7 @@ fn settle_candidate(
         return None;
     }
     let (score, gain) = (0.5, over as f64);
-    let reason = if layout.is_tight() { Reason::Space } else { Reason::Settle };
+    let reason = Reason::Settle;
     Some(Candidate { column: number, runs, reason, to_oldest: false, level, score, gain })
 }
 

@@ -61,6 +61,9 @@ mod window;
 #[allow(clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod dense_tests;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod space_tests;
+#[cfg(test)]
 #[allow(
     clippy::unwrap_used,
     clippy::panic,

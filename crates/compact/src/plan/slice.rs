@@ -203,7 +203,7 @@ fn include_whole_pointer_tables(
 }
 
 /// Input bytes of files that the slice `region` cuts: merging it does not free them.
-fn cut_bytes(region: &[Column<'_>], runs: Runs) -> u64 {
+pub(super) fn cut_bytes(region: &[Column<'_>], runs: Runs) -> u64 {
     let mut files: BTreeMap<TableId, (u64, u64)> = BTreeMap::new();
     for cell in region.iter().flat_map(|column| column.within(runs)) {
         let file = &cell.piece.file;
@@ -354,9 +354,8 @@ fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::candidate::candidates;
     use super::super::tests::{table, tree};
-    use super::super::{Area, ManualRange, Plan, Summary, plan};
+    use super::super::{Area, Plan, Summary, plan};
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
@@ -405,46 +404,6 @@ mod tests {
         // Half of the keys are left, and the tombstones go.
         assert!(is_merged(50, 100) && !is_merged(50, 40));
         assert!(is_merged(100, 4));
-    }
-
-    #[test]
-    fn files_that_a_slice_cuts_are_counted_as_not_freed() {
-        let newer = vec![table(5, 0, "a", "p", 50)];
-        let older = vec![table(1, 1, "a", "c", 40), table(2, 1, "m", "p", 60)];
-        let (summary, options) = (tree(vec![newer, older]), Options::default());
-        let layout = TreeLayout::new(&summary, &options);
-        let whole = Runs { newest: 0, oldest: 1 };
-        assert_eq!(cut_bytes(&layout.columns.all, whole), 0);
-        let one = cut_bytes(&layout.columns.all[..1], whole);
-        assert!((1..50).contains(&one), "{one} of 50 bytes");
-    }
-
-    /// A file of which four fifths are merged already, over many short ones.
-    #[test]
-    fn a_manual_compaction_cuts_files_unless_cut_files_keep_much_space() {
-        let of = |free| {
-            let mut cut = table(9, 0, "a", "c", 100);
-            Arc::make_mut(&mut cut.file).splits = vec![("b".into(), 10), ("c".into(), 20)];
-            let older = vec![table(1, 1, "a", "b", 20), table(2, 1, "b", "c", 20)];
-            let deep = vec![table(3, 2, "m", "z", 2000)];
-            let summary = tree(vec![vec![cut], older, deep]);
-            let manual = ManualRange { first: "a".into(), end: Some("b".into()), newest: RunId(3) };
-            let (manual, superseding) = (Some(manual), 0.0);
-            let summary = Summary {
-                manual,
-                superseding,
-                free_bytes: Some(free),
-                unit_bytes: 1000,
-                ..summary
-            };
-            let options = Options::default();
-            let layout = TreeLayout::new(&summary, &options);
-            let found = candidates(&layout, false);
-            let manual = found.iter().find(|it| it.reason == Reason::Manual).unwrap();
-            grow(&layout, manual).map(|job| job.bytes)
-        };
-        // 80 bytes of the file are unused, and 10 more with this job.
-        assert_eq!((of(361), of(359)), (Some(30), None));
     }
 
     #[test]

@@ -294,7 +294,7 @@ pub(super) fn tree(runs: Vec<Vec<Piece>>) -> Summary {
     Summary { runs: runs.collect(), unit_bytes: 10, ..Summary::default() }
 }
 
-fn merge(summary: &Summary, options: &Options) -> Merge {
+pub(super) fn merge(summary: &Summary, options: &Options) -> Merge {
     match plan(summary, options) {
         Some(Plan::Merge(merge)) => merge,
         other => panic!("{other:?}"),
@@ -529,28 +529,4 @@ fn a_table_without_overlap_moves_to_an_older_run() {
     summary.quiet = true;
     let Some(Plan::Move(moves)) = plan(&summary, &Options::default()) else { panic!() };
     assert_eq!((moves[0].from, moves[0].into), (RunId(2), RunId(1)));
-}
-
-/// Puts are refused on a full device, so nothing is learned of what newer runs supersede.
-#[test]
-fn a_quiet_tree_on_a_tight_device_is_merged_whatever_was_learned() {
-    let of = |newer: u64, oldest: u64, unit_bytes: u64, free: u64| {
-        let runs = (2..5).rev().map(|id| vec![table(id, 0, "a", "z", newer)]);
-        let runs = runs.chain([vec![table(1, 1, "a", "z", oldest)]]).collect();
-        let free_bytes = Some(free);
-        Summary { superseding: 0.01, quiet: true, unit_bytes, free_bytes, ..tree(runs) }
-    };
-    let options = Options { slice_bytes: 200, ..Options::default() };
-    // Two of the runs fit if all do not. A merge that frees more may take the space that flushes need.
-    for (tight, runs) in [(of(50, 400, 10, 140), 2), (of(10, 80, 40, 180), 4)] {
-        let job = merge(&tight, &options);
-        assert_eq!((job.reason, job.inputs.len()), (Reason::Space, runs));
-        let written = Summary { quiet: false, ..tight };
-        assert_eq!(plan(&written, &options), None, "a writer would pay for it");
-    }
-    let job = merge(&of(50, 400, 10, 1000), &options);
-    assert_eq!((job.reason, job.inputs.len()), (Reason::Settle, 4));
-    // Two short files are not merged into a longer one.
-    let overhead = Summary { overhead_bytes: 60, ..of(50, 400, 10, 300) };
-    assert_eq!(plan(&overhead, &options), None);
 }
