@@ -42,8 +42,8 @@ fn random_tree(rng: &mut Rng) -> Tree {
     tree
 }
 
-/// An eighth of the device is free, or four flushed tables: about what the log leaves. Whatever was learned of
-/// the tree, merges get its garbage back within that.
+/// An eighth of the device is free, or four flushed tables: about what the log leaves. Whatever was learned
+/// of the tree, merges get its garbage back within that.
 #[test]
 fn a_full_device_gets_its_garbage_back() {
     let (mut rng, seed) = Rng::from_env();
